@@ -1,0 +1,69 @@
+"""The acceptance tape: how many drafts a verify step accepts, by output position. Contract of this folder.
+
+For every request and output position the tape says how many drafts a verify step *starting there* would accept if the
+draft were endless; a step with k drafts accepts min(tape[p], k) of them and emits one token more (the recovered or
+the bonus token). Keyed by (seed, workload row, position), never by draw order, so all arms and all K meet the same text.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.rng import Floats, Ints, Streams
+from sim.spec import Family, Spec
+from sim.workload.requests import RequestTable
+
+Counts = NDArray[np.uint8]
+
+#: The largest number of drafts per step that any tape can express.
+MAX_DRAFT_TOKENS = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Tape:
+    """Acceptance of one arm on one request table, as flat arrays over output positions (`RequestTable.output_offset`).
+
+    Attributes:
+        accepted: (T,) drafts accepted by a step that starts at this output position, drafts counted without the bonus
+            token, capped at the arm's largest K.
+        proposed: (T,) drafts the drafter finds there (0: no match, nothing drafted and nothing verified), capped
+            likewise; None when the drafter always proposes as many as asked. Never below `accepted`.
+    """
+
+    accepted: Counts
+    proposed: Counts | None = None
+
+    def check(self) -> None:
+        """Raise ValueError if a step would accept more drafts than were proposed."""
+        if self.proposed is not None and bool((self.accepted > self.proposed).any()):
+            raise ValueError("tape accepts more drafts than it proposes")
+
+
+class AcceptanceModel(Spec):
+    """What a scenario writes under `acceptance:`; nothing is ever assumed for a speculative arm."""
+
+    kind: str
+
+    def tape(self, requests: RequestTable, max_draft_tokens: int, streams: Streams) -> Tape:
+        """Draw the tape for these requests.
+
+        Args:
+            requests: the rows to cover.
+            max_draft_tokens: the arm's largest K, 1..MAX_DRAFT_TOKENS.
+            streams: the replicate's random numbers.
+        """
+        raise NotImplementedError
+
+    def survival(self, max_draft_tokens: int) -> Floats:
+        """Unconditional rates s_1 >= s_2 >= ...: P(a step accepts at least i drafts), shape (max_draft_tokens,).
+
+        Per verification step, as vLLM's counters; exact where there is a closed form, else estimated on a fixed tape.
+        Tokens per step (bonus included) are 1 + their sum.
+        """
+        raise NotImplementedError
+
+
+ACCEPTANCE: Family[AcceptanceModel] = Family("acceptance", "sim.acceptance")
+
+__all__ = ["ACCEPTANCE", "MAX_DRAFT_TOKENS", "AcceptanceModel", "Counts", "Floats", "Ints", "Streams", "Tape"]

@@ -1,0 +1,141 @@
+"""The whole language between the server and physics: a forward pass in, seconds by op group out.
+
+The cost model never sees requests. `ForwardPass` holds what a pass contains; `PassCost` prices it; `CostModel` is what
+a scenario writes (`cost_model: {kind: ...}`) and binds to a deployment. Used by the server, the drafters and `theory`.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from sim.deployment import Deployment
+from sim.spec import Family, Spec
+
+
+class AttentionLoad(NamedTuple):
+    """What attention has to do for one class of sequences.
+
+    Attributes:
+        num_seqs: sequences in the class.
+        num_tokens: their new tokens (queries).
+        kv_tokens_read: KV tokens read, each sequence's KV once per pass whatever its number of new tokens:
+            sum over sequences of cached + new tokens.
+        pairs: query-key pairs under the causal mask: sum of q*c + q*(q+1)/2 for q new tokens over c cached ones.
+    """
+
+    num_seqs: int
+    num_tokens: int
+    kv_tokens_read: int
+    pairs: int
+
+
+NO_ATTENTION = AttentionLoad(0, 0, 0, 0)
+
+
+class ForwardPass(NamedTuple):
+    """One pass of one model over a batch.
+
+    Attributes:
+        num_seqs: sequences in the pass.
+        num_tokens: new tokens of all sequences.
+        num_logit_rows: rows that go through the LM head and the sampler: 1 + drafts for a verified sequence, 0 for a
+            prefill chunk that does not finish its prompt.
+        num_draft_tokens: draft tokens verified in the pass (0 in plain decode and in every drafter pass).
+        decode: the sequences with exactly one new token.
+        extend: the sequences with several: verification and prefill chunks.
+    """
+
+    num_seqs: int
+    num_tokens: int
+    num_logit_rows: int
+    num_draft_tokens: int
+    decode: AttentionLoad
+    extend: AttentionLoad
+
+
+class PassPrice(NamedTuple):
+    """Seconds of one pass, by op group; `seconds` is their sum.
+
+    Attributes:
+        seconds: the whole pass.
+        linear: QKV, output, gate-up and down projections (and experts).
+        attention: reading the KV cache and the score and value products.
+        lm_head: LM head and sampler.
+        collective: all-reduces of tensor parallelism.
+        fixed: norms, activations, launch and per-verified-token overheads.
+        memory_bound: True when moving bytes takes longer than computing (ties count as memory).
+    """
+
+    seconds: float
+    linear: float
+    attention: float
+    lm_head: float
+    collective: float
+    fixed: float
+    memory_bound: bool
+
+
+OP_GROUPS = ("linear", "attention", "lm_head", "collective", "fixed")
+
+
+class PassCost(Protocol):
+    """A cost model bound to one model on one deployment."""
+
+    def price(self, forward: ForwardPass) -> PassPrice:
+        """Time of the pass; 0 tokens cost 0 seconds. Called once per engine step: a few microseconds at most."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class HostOverhead:
+    """CPU time of the engine per step: scheduling, sampling bookkeeping, detokenisation.
+
+    Attributes:
+        base_s: per step.
+        per_request_s: per sequence in the step.
+    """
+
+    base_s: float
+    per_request_s: float
+
+    def seconds(self, num_seqs: int) -> float:
+        """Host time of a step with `num_seqs` sequences."""
+        return self.base_s + self.per_request_s * num_seqs
+
+
+@dataclass(frozen=True, slots=True)
+class BoundCost:
+    """Everything the server and the drafter need to price a step of one deployment.
+
+    Attributes:
+        target: prices passes of the target model.
+        draft: prices passes of the drafter's model; equal to `target` when the deployment has no drafter model.
+        host: CPU time per step.
+        draft_launch_s: fixed cost of launching one drafter pass (engine-dependent), on top of `draft.price`.
+        profile: id of the fitted parameters, such as `h100_sxm/bf16`, for manifests and badges.
+        relative_error: one-sigma relative error of step times: 0.08 calibrated GPU and dtype, 0.15 same generation,
+            0.25 otherwise; 0 for models that are exact by definition (`constant`).
+    """
+
+    target: PassCost
+    draft: PassCost
+    host: HostOverhead
+    draft_launch_s: float
+    profile: str
+    relative_error: float
+
+
+class CostModel(Spec):
+    """How long passes take. Alternatives: one file per kind in this folder."""
+
+    kind: str
+
+    def bind(self, deployment: Deployment) -> BoundCost:
+        """Price passes of this deployment's target and drafter.
+
+        Raises:
+            ScenarioError: the model cannot price this deployment (for instance FP8 weights on a GPU without FP8).
+        """
+        raise NotImplementedError
+
+
+COST_MODELS: Family[CostModel] = Family("cost", "sim.cost")

@@ -1,0 +1,36 @@
+"""Datasheet facts of GPUs. Fitted efficiencies live in `profile.py`. Catalogue data: `sim/hardware/data/gpus/*.yaml`."""
+
+from pydantic import Field
+
+from sim.spec import Spec
+from sim.units import Bytes, BytesPerS, FlopPerS, PositiveCount
+
+
+class Gpu(Spec):
+    """One GPU as its datasheet has it: dense peaks (no sparsity), 0 where a format is not supported.
+
+    Attributes:
+        memory: capacity that a driver reports or the datasheet states.
+        link: name of the GPU-to-GPU link; `link_bandwidth` and `pcie_bandwidth` are per direction.
+        sms: streaming multiprocessors (compute units, Xe cores).
+        certain: False for rows that were recalled or where sources conflict; `notes` says what.
+    """
+
+    name: str
+    vendor: str
+    arch: str
+    sms: PositiveCount
+    bf16: FlopPerS
+    fp8: FlopPerS
+    fp4: FlopPerS
+    int8: FlopPerS
+    memory: Bytes
+    memory_bandwidth: BytesPerS
+    l2: Bytes
+    link: str
+    link_bandwidth: BytesPerS
+    pcie_bandwidth: BytesPerS
+    tdp_w: float = Field(gt=0)
+    certain: bool = True
+    notes: str = ""
+    source: str

@@ -1,0 +1,70 @@
+"""A speculation method: what it drafts with, what that costs, what memory and KV slots it takes. Contract of this folder.
+
+The spec is spelled like vLLM's `--speculative-config`, so that a config can be pasted. `Plain` is the zero: it drafts
+no tokens and costs nothing.
+"""
+
+from typing import NamedTuple, Protocol
+
+from sim.cost.base import BoundCost, ForwardPass
+from sim.deployment import Deployment
+from sim.models.model import Model
+from sim.spec import Family, Spec
+
+
+class DraftWork(NamedTuple):
+    """What a drafter is asked to do at the end of one engine step.
+
+    Attributes:
+        target: the target's pass of this step. Drafters with KV of their own take in all of its tokens in their first
+            pass, prompt chunks included (rejected drafts stay as padding: vLLM `eagle.py`).
+        num_seqs: sequences that get new drafts: those that emitted a token in this step and speculate.
+        kv_tokens: sum of their context lengths.
+        num_draft_tokens: K, drafts per sequence; 0 still runs the first pass of a loaded drafter, to keep its KV in step.
+    """
+
+    target: ForwardPass
+    num_seqs: int
+    kv_tokens: int
+    num_draft_tokens: int
+
+
+class Drafter(Protocol):
+    """A method bound to a deployment and its cost."""
+
+    max_draft_tokens: int
+    lookahead_tokens: int
+
+    def draft_seconds(self, work: DraftWork) -> float:
+        """Time of drafting after the target pass; 0 for `plain`."""
+        ...
+
+
+class SpeculationMethod(Spec):
+    """`speculative_config` of an arm.
+
+    `bind` needs the deployment because a drafter's passes are priced on the same GPUs.
+    """
+
+    method: str
+
+    @property
+    def max_draft_tokens(self) -> int:
+        """The largest K this config can ask for; 0 for `plain`."""
+        raise NotImplementedError
+
+    @property
+    def lookahead_tokens(self) -> int:
+        """KV slots reserved per request for the next drafts: K for drafters with KV of their own, else 0."""
+        raise NotImplementedError
+
+    def drafter_model(self, target: Model) -> Model | None:
+        """Shape of the network that drafts, or None when there is none (n-gram, plain)."""
+        raise NotImplementedError
+
+    def bind(self, deployment: Deployment, cost: BoundCost) -> Drafter:
+        """Price this drafter on the deployment."""
+        raise NotImplementedError
+
+
+SPECULATION: Family[SpeculationMethod] = Family("speculation", "sim.speculation", tag="method")
