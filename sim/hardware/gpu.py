@@ -1,4 +1,4 @@
-"""Datasheet facts of GPUs. Fitted efficiencies live in `profile.py`. Catalogue data: `sim/hardware/data/gpus/*.yaml`."""
+"""Datasheet facts of GPUs. Fitted efficiencies live in `profile.py`. Catalogue: `sim/hardware/data/gpus/*.yaml`."""
 
 from pydantic import Field
 
@@ -10,7 +10,8 @@ class Gpu(Spec):
     """One GPU as its datasheet has it: dense peaks (no sparsity), 0 where a format is not supported.
 
     Attributes:
-        memory: capacity that a driver reports or the datasheet states.
+        memory: what the CUDA (or HIP) runtime reports as the total, where known: an engine's memory budget starts
+            from it, and it is a few per cent off the datasheet's figure either way. `notes` says which it is.
         link: name of the GPU-to-GPU link; `link_bandwidth` and `pcie_bandwidth` are per direction.
         sms: streaming multiprocessors (compute units, Xe cores).
         certain: False for rows that were recalled or where sources conflict; `notes` says what.
