@@ -4,10 +4,12 @@ The spec is spelled like vLLM's `--speculative-config`, so that a config can be 
 no tokens and costs nothing.
 """
 
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from sim.cost.base import BoundCost, ForwardPass
 from sim.deployment import Deployment
+from sim.draft_length.base import DraftLength
 from sim.models.model import Model
 from sim.spec import Family, Spec
 
@@ -32,9 +34,6 @@ class DraftWork(NamedTuple):
 class Drafter(Protocol):
     """A method bound to a deployment and its cost."""
 
-    max_draft_tokens: int
-    lookahead_tokens: int
-
     def draft_seconds(self, work: DraftWork) -> float:
         """Time of drafting after the target pass; 0 for `plain`."""
         ...
@@ -58,8 +57,18 @@ class SpeculationMethod(Spec):
         """KV slots reserved per request for the next drafts: K for drafters with KV of their own, else 0."""
         raise NotImplementedError
 
-    def drafter_model(self, target: Model) -> Model | None:
-        """Shape of the network that drafts, or None when there is none (n-gram, plain)."""
+    @property
+    def draft_length(self) -> DraftLength:
+        """The rule that picks K for the next step."""
+        raise NotImplementedError
+
+    def drafter_model(self, target: Model, base_dir: Path) -> Model | None:
+        """Shape of the network that drafts, or None when there is none (n-gram, plain).
+
+        Args:
+            target: the model it drafts for.
+            base_dir: folder that relative `config.json` paths start from.
+        """
         raise NotImplementedError
 
     def bind(self, deployment: Deployment, cost: BoundCost) -> Drafter:

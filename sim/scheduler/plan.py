@@ -1,0 +1,151 @@
+"""What the scheduler hands to the server each step, and what comes back when the step is done."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.cost.base import AttentionLoad, ForwardPass
+from sim.draft_length.base import DraftLength
+from sim.scheduler.running import Running
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerConfig:
+    """Limits of one engine, in vLLM's words (`vllm/config/scheduler.py`, `cache.py`).
+
+    Attributes:
+        max_num_scheduled_tokens: the token budget of a step.
+        long_prefill_token_threshold: cap on the tokens of one request per step; 0 = none.
+        scheduler_reserve_full_isl: admit a request only when blocks for its whole known length are free.
+        watermark: share of all blocks that an admission must leave free while another request is scheduled.
+        lookahead_tokens: KV slots reserved per running request for its next drafts.
+    """
+
+    max_num_seqs: int
+    max_num_scheduled_tokens: int
+    max_model_len: int
+    block_size: int
+    num_blocks: int
+    lookahead_tokens: int = 0
+    long_prefill_token_threshold: int = 0
+    enable_chunked_prefill: bool = True
+    scheduler_reserve_full_isl: bool = True
+    watermark: float = 0.0
+
+
+@dataclass(slots=True)
+class StepPlan:
+    """One scheduled step. Positions are those of the running list after scheduling.
+
+    Attributes:
+        num_tokens: (n,) tokens granted to each running request; 0 where the budget ran out.
+        emitting: positions whose prompt is complete after this step: they emit 1 + accepted tokens.
+        drafts: drafts under verification, one entry per emitting request.
+        forward: the target pass.
+        prefill_tokens: tokens of prompts and of recomputation.
+        k_next: drafts to propose per request for the next step.
+        drafting_seqs: requests that will get drafts.
+        drafting_kv: sum of their known lengths.
+        admitted: rows that entered the running list in this step.
+        preempted: rows that left it, in order.
+    """
+
+    num_tokens: Ints
+    emitting: slice | Ints
+    drafts: Ints
+    forward: ForwardPass
+    prefill_tokens: int
+    k_next: int
+    drafting_seqs: int
+    drafting_kv: int
+    admitted: list[int]
+    preempted: list[int]
+
+
+def plan_step(
+    running: Running, granted: Ints, draft_length: DraftLength, admitted: list[int], preempted: list[int]
+) -> StepPlan:
+    """Describe the step and mark the granted tokens as computed."""
+    context = running.known - running.lag
+    num_decoding = int(np.count_nonzero((running.lag == 1) & (granted > 0)))
+    running.lag -= granted
+    emits = running.lag <= 0
+    num_emitting = int(np.count_nonzero(emits))
+    everyone = num_emitting == running.count
+    sel: slice | Ints = slice(0, running.count) if everyone else np.flatnonzero(emits)
+    num_tokens = int(granted.sum())
+    starved = not everyone and bool((granted == 0).any())
+    scheduled = np.flatnonzero(granted) if starved else slice(0, running.count)
+    decode, extend = attention_loads(context[scheduled], granted[scheduled])
+    drafts = -running.lag[sel]
+    num_drafts = int(drafts.sum())
+    num_seqs = decode.num_seqs + extend.num_seqs
+    forward = ForwardPass(num_seqs, num_tokens, num_emitting + num_drafts, num_drafts, decode, extend)
+    drafting = running.speculates[sel]
+    return StepPlan(
+        num_tokens=granted,
+        emitting=sel,
+        drafts=drafts,
+        forward=forward,
+        prefill_tokens=num_tokens - num_drafts - num_decoding,
+        k_next=draft_length.choose(num_seqs),
+        drafting_seqs=int(drafting.sum()),
+        drafting_kv=int(running.known[sel] @ drafting),
+        admitted=admitted,
+        preempted=preempted,
+    )
+
+
+class Emitted(NamedTuple):
+    """What a step produced; arrays over the emitting requests.
+
+    Attributes:
+        rows: request table rows.
+        cursor: flat output position of the first token of each chunk.
+        tokens: output tokens, trimmed at the end of the output.
+        drafts: drafts verified.
+        accepted: drafts accepted, before trimming.
+        finished: rows that are done.
+    """
+
+    rows: Ints
+    cursor: Ints
+    tokens: Ints
+    drafts: Ints
+    accepted: Ints
+    finished: list[int]
+
+
+def attention_loads(context: Ints, num_tokens: Ints) -> tuple[AttentionLoad, AttentionLoad]:
+    """Split a pass into sequences with one new token and with several.
+
+    Args:
+        context: (n,) tokens already in the KV cache.
+        num_tokens: (n,) new tokens, all >= 1.
+    """
+    several = num_tokens > 1
+    num_several = int(np.count_nonzero(several))
+    if num_several == 0:
+        return _single(len(context), int(context.sum())), _several(context[:0], num_tokens[:0])
+    if num_several == len(context):
+        return _single(0, 0), _several(context, num_tokens)
+    extend = _several(context[several], num_tokens[several])
+    num_single = len(context) - num_several
+    cached = int(context.sum()) - (extend.kv_tokens_read - extend.num_tokens)
+    return _single(num_single, cached), extend
+
+
+def _single(num_seqs: int, cached: int) -> AttentionLoad:
+    return AttentionLoad(num_seqs, num_seqs, cached + num_seqs, cached + num_seqs)
+
+
+def _several(context: Ints, num_tokens: Ints) -> AttentionLoad:
+    if not len(context):
+        return AttentionLoad(0, 0, 0, 0)
+    total = int(num_tokens.sum())
+    pairs = int(num_tokens @ context) + (int(num_tokens @ num_tokens) + total) // 2
+    return AttentionLoad(len(context), total, int(context.sum()) + total, pairs)

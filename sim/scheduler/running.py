@@ -1,0 +1,64 @@
+"""The running requests as columns of one array, in order of admission.
+
+Column names follow vLLM's where it has one. `lag` replaces `num_computed_tokens`: lag = known - computed, the tokens
+whose KV is still missing, so that decode is lag 1, prefill is a large lag, and one subtraction serves them all.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.errors import InvariantError
+
+Ints = NDArray[np.int64]
+
+# `known`, `cursor` and `over` advance together by the tokens emitted, so they are neighbours: one 2-D addition.
+KNOWN, CURSOR, OVER, LAG, DRAFTS, SLOTS, ROW, SPECULATES, PLACEHOLDERS = range(9)
+NUM_COLUMNS = 9
+
+
+class Running:
+    """Columns of the requests in the running list; index 0 was admitted first.
+
+    Attributes:
+        count: requests running.
+        known: prompt + output tokens known (placeholders of steps in flight included).
+        cursor: flat index of the next output position (see `RequestTable.output_offset`).
+        over: output tokens emitted minus output length: negative until done.
+        lag: known tokens not computed yet; minus the drafts in flight once a step is scheduled.
+        drafts: drafts proposed for the next step.
+        slots: KV slots held (blocks x block_size).
+        row: request table row.
+        speculates: 1, or 0 for requests that opted out.
+        placeholders: tokens counted in `known` that a step in flight has yet to produce (asynchronous scheduling).
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self.cells = np.zeros((NUM_COLUMNS, capacity), np.int64)
+        self.resize(0)
+
+    def resize(self, count: int) -> None:
+        """Set the number of running requests and re-slice the views."""
+        self.count = count
+        view = self.cells[:, :count]
+        self.known, self.cursor, self.over = view[KNOWN], view[CURSOR], view[OVER]
+        self.lag, self.drafts, self.slots = view[LAG], view[DRAFTS], view[SLOTS]
+        self.row, self.speculates, self.placeholders = view[ROW], view[SPECULATES], view[PLACEHOLDERS]
+
+    def append(self, column: tuple[int, ...]) -> None:
+        """Admit one request; `column` holds one value per field, in the order of the module's constants."""
+        self.cells[:, self.count] = column
+        self.resize(self.count + 1)
+
+    def keep(self, indices: Ints) -> None:
+        """Keep only these positions, in their order."""
+        self.cells[:, : len(indices)] = self.cells[:, indices]
+        self.resize(len(indices))
+
+    def check(self) -> None:
+        """Every running request still owes output, knows its tokens and runs only once.
+
+        Raises:
+            InvariantError: one does not.
+        """
+        if self.count and (self.over.max() >= 0 or len(np.unique(self.row)) != self.count):
+            raise InvariantError(f"running list holds finished or repeated requests: rows {self.row.tolist()}")

@@ -1,0 +1,122 @@
+"""The server: the one place where simulated time passes. One SimPy event per engine step, or per run of steady steps."""
+
+from collections.abc import Generator, Iterable
+from typing import Any
+
+import simpy
+
+from sim.cost.base import BoundCost, ForwardPass
+from sim.scheduler.plan import StepPlan
+from sim.scheduler.schedule import Scheduler
+from sim.scheduler.steady import steady_run
+from sim.server.recorder import Recorder, StepCost, StepFacts
+from sim.speculation.base import Drafter, DraftWork
+
+#: Steady steps computed at once at most: longer runs win nothing more and waste work when they are cut short.
+MAX_LEAP = 64
+
+
+class Server:
+    """One engine: continuous batching over a scheduler, priced by a cost model and a drafter.
+
+    Args:
+        env: the simulation; its clock counts integer nanoseconds.
+        scheduler: what runs in each step.
+        cost: time of the target's passes and of the host.
+        drafter: time of drafting after each target pass.
+        recorder: where events are written down.
+        leap: take runs of steady steps in one event (same results, faster).
+    """
+
+    def __init__(
+        self,
+        env: simpy.Environment,
+        scheduler: Scheduler,
+        cost: BoundCost,
+        drafter: Drafter,
+        recorder: Recorder,
+        leap: bool = True,
+    ) -> None:
+        self._env, self._scheduler, self._cost, self._drafter, self._recorder = env, scheduler, cost, drafter, recorder
+        self._may_leap, self._last_step_ns = leap, 1
+        self._done: dict[int, simpy.Event] = {}
+        self._wake = env.event()
+        env.process(self._serve())
+
+    def submit(self, row: int) -> simpy.Event:
+        """Hand a request to the server now; the event fires when its last token is out or it is rejected."""
+        done = self._done[row] = self._env.event()
+        self._recorder.arrival(row, int(self._env.now))
+        if not self._scheduler.add(row):
+            self._retire([row])
+        elif not self._wake.triggered:
+            self._wake.succeed()
+        return done
+
+    def _serve(self) -> Generator[simpy.Event, Any, None]:
+        env, scheduler = self._env, self._scheduler
+        while True:
+            if scheduler.idle:
+                self._wake = env.event()
+                yield self._wake
+            if leapt_ns := self._leap():
+                yield env.timeout(leapt_ns)
+            plan = scheduler.schedule()
+            self._retire(scheduler.take_rejected())
+            if not plan.forward.num_tokens:
+                continue
+            cost = self._price(plan.forward, plan.drafting_seqs, plan.drafting_kv, plan.k_next)
+            start, facts = int(env.now), self._facts(plan)
+            self._recorder.admitted(plan.admitted, start)
+            yield env.timeout(cost.total_ns)
+            emitted = scheduler.commit(plan)
+            self._recorder.step(start, cost, facts)
+            self._recorder.emissions(emitted.cursor, emitted.drafts)
+            self._retire(emitted.finished)
+
+    def _leap(self) -> int:
+        """Take steady steps until a decision is due or something else happens; returns the nanoseconds they last."""
+        start = now = int(self._env.now)
+        until = self._env.peek()
+        likely = min(MAX_LEAP, (until - now) // self._last_step_ns + 1)
+        run = steady_run(self._scheduler, int(likely)) if self._may_leap else None
+        if run is None:
+            return 0
+        n, k, waiting, taken = run.num_seqs, run.num_draft_tokens, len(self._scheduler.waiting), 0
+        while now < until and taken < len(run):
+            forward = run.forward(taken)
+            cost = self._price(forward, run.drafting_seqs, run.known_tokens[taken], k)
+            facts = StepFacts(n, n, 0, forward.num_tokens, n * k, k, n, waiting, run.blocks_used[taken], 0)
+            self._recorder.step(now, cost, facts)
+            now += cost.total_ns
+            taken += 1
+        self._recorder.emissions(run.cursor[:taken], k, taken)
+        run.commit(taken)
+        return now - start
+
+    def _price(self, forward: ForwardPass, drafting_seqs: int, drafting_kv: int, k_next: int) -> StepCost:
+        price = self._cost.target.price(forward)
+        target_ns = round(price.seconds * 1e9)
+        draft_ns = round(self._drafter.draft_seconds(DraftWork(forward, drafting_seqs, drafting_kv, k_next)) * 1e9)
+        host_ns = round(self._cost.host.seconds(forward.num_seqs) * 1e9)
+        self._last_step_ns = max(1, target_ns + draft_ns + host_ns)
+        return StepCost(self._last_step_ns, draft_ns, target_ns, host_ns, price)
+
+    def _facts(self, plan: StepPlan) -> StepFacts:
+        scheduler, forward = self._scheduler, plan.forward
+        return StepFacts(
+            num_seqs=forward.num_seqs,
+            num_emitting=len(plan.drafts),
+            prefill_tokens=plan.prefill_tokens,
+            num_tokens=forward.num_tokens,
+            draft_tokens=forward.num_draft_tokens,
+            num_draft_tokens=plan.k_next,
+            running=scheduler.running.count,
+            waiting=len(scheduler.waiting),
+            kv_blocks_used=scheduler.pool.used,
+            preemptions=len(plan.preempted),
+        )
+
+    def _retire(self, rows: Iterable[int]) -> None:
+        for row in rows:
+            self._done.pop(row).succeed()

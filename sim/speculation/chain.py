@@ -1,0 +1,107 @@
+"""What all chain methods share: K in vLLM's spelling, and the cost of K sequential passes of a small network."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from sim.cost.base import NO_ATTENTION, AttentionLoad, BoundCost, ForwardPass
+from sim.deployment import Deployment
+from sim.draft_length.base import DraftLength
+from sim.draft_length.batch_table import BatchRange, BatchTable, check_ranges
+from sim.draft_length.fixed import Fixed
+from sim.models.model import Model
+from sim.speculation.base import Drafter, DraftWork, SpeculationMethod
+from sim.units import PositiveCount
+
+
+def _as_ranges(value: Any) -> Any:
+    return tuple(tuple(r) if isinstance(r, list) else r for r in value) if isinstance(value, list) else value
+
+
+BatchRanges = Annotated[tuple[BatchRange, ...], BeforeValidator(_as_ranges)]
+
+
+class ChainMethod(SpeculationMethod):
+    """A method that drafts one chain of up to K tokens per request.
+
+    Attributes:
+        num_speculative_tokens: the largest K; the bonus token of the target is not one of them.
+        num_speculative_tokens_per_batch_size: inclusive [first, last, K] ranges by scheduled requests; gaps and the
+            tail inherit (vLLM's key of the same name). K = 0 still runs the first pass of a loaded drafter.
+    """
+
+    no_effect_keys: ClassVar[frozenset[str]] = frozenset(
+        {"revision", "code_revision", "quantization", "max_model_len", "parallel_drafting", "attention_backend"}
+    )
+
+    num_speculative_tokens: Annotated[PositiveCount, Field(le=64)]
+    num_speculative_tokens_per_batch_size: BatchRanges | None = None
+
+    @model_validator(mode="after")
+    def _check_ranges(self) -> "ChainMethod":
+        if self.num_speculative_tokens_per_batch_size is not None:
+            check_ranges(self.num_speculative_tokens_per_batch_size, self.num_speculative_tokens)
+        return self
+
+    @property
+    def max_draft_tokens(self) -> int:
+        """The largest K this config can ask for."""
+        return self.num_speculative_tokens
+
+    @property
+    def lookahead_tokens(self) -> int:
+        """KV slots for the next drafts: K for drafters with KV of their own (vLLM `num_lookahead_tokens`)."""
+        return self.num_speculative_tokens
+
+    @property
+    def draft_length(self) -> DraftLength:
+        """The rule that picks K for the next step."""
+        ranges = self.num_speculative_tokens_per_batch_size
+        return Fixed(self.num_speculative_tokens) if ranges is None else BatchTable.from_ranges(ranges)
+
+
+class AutoregressiveMethod(ChainMethod):
+    """A chain drafted by a network: one pass over everything the target just processed, then K - 1 passes of one token."""
+
+    draft_tensor_parallel_size: PositiveCount | None = None
+
+    def bind(self, deployment: Deployment, cost: BoundCost) -> Drafter:
+        """Price the passes on the deployment."""
+        return AutoregressiveDrafter(cost)
+
+    def drafter_model(self, target: Model, base_dir: Path) -> Model:
+        """Shape of the drafting network."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class AutoregressiveDrafter:
+    """K sequential passes of the drafter's network (vLLM `v1/spec_decode/eagle.py`, `draft_model.py`).
+
+    The first pass takes in every token of the target's pass, prompt chunks and rejected drafts included, which keeps
+    the drafter's KV in step; it runs even for K = 0. The others have one token per drafting request.
+    """
+
+    cost: BoundCost
+
+    def draft_seconds(self, work: DraftWork) -> float:
+        """Time of all drafter passes of one step; 0 when the target's pass is empty."""
+        if not work.target.num_tokens:
+            return 0.0
+        rows = work.num_seqs if work.num_draft_tokens else 0
+        first = work.target._replace(num_logit_rows=rows, num_draft_tokens=0)
+        seconds = self.cost.draft.price(first).seconds + self.cost.draft_launch_s
+        more = work.num_draft_tokens - 1
+        if more > 0 and work.num_seqs:
+            seconds += more * (self.cost.draft.price(_mean_pass(work)).seconds + self.cost.draft_launch_s)
+        return seconds
+
+
+def _mean_pass(work: DraftWork) -> ForwardPass:
+    """The average of passes 2..K: contexts grow by one token per pass, and the price is all but linear in them."""
+    n = work.num_seqs
+    cached = work.kv_tokens + (n * work.num_draft_tokens) // 2
+    decode = AttentionLoad(n, n, cached + n, cached + n)
+    return ForwardPass(n, n, n, 0, decode, NO_ATTENTION)
