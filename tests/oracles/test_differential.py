@@ -1,0 +1,202 @@
+"""O16: the production scheduler plans the same steps as a tiny independent one, on random small scenarios."""
+
+import importlib.util
+import random
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sim.acceptance.base import Tape
+from sim.errors import CapacityError
+from sim.scheduler import schedule
+from sim.scheduler.plan import SchedulerConfig
+from sim.scheduler.schedule import Scheduler
+from sim.workload.requests import RequestTable
+
+
+def _load_reference():
+    path = Path(__file__).with_name("reference_scheduler.py")
+    spec = importlib.util.spec_from_file_location("reference_scheduler", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["reference_scheduler"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+reference = _load_reference()
+NUM_SCENARIOS = 1000
+MAX_STEPS = 4000
+MAX_K = 4
+MAX_FRUITLESS = 20
+
+
+@dataclass(frozen=True)
+class Case:
+    config: object
+    requests: list[dict]
+    arrivals: dict[int, list[int]]  # step -> rows
+
+
+def random_drafts(rng: random.Random):
+    """A fixed K or a batch table, and the largest K in it."""
+    if rng.random() < 0.7:
+        k = rng.randint(0, 4)
+        return k, k
+    edges = sorted(rng.sample(range(1, 9), 2))
+    table = [(1, edges[0], rng.randint(0, 4)), (edges[0] + 1, edges[1], rng.randint(0, 4)), (edges[1] + 1, 99, 0)]
+    return table, max(k for _, _, k in table)
+
+
+def random_request(rng: random.Random, max_k: int) -> dict:
+    out = rng.randint(1, 30)
+    proposed = [rng.randint(0, max_k) for _ in range(out)] if rng.random() < 0.3 else None
+    p = rng.random()
+    tape = [sum(1 for _ in range(max_k) if rng.random() < p) for _ in range(out)]
+    if proposed is not None:
+        tape = [min(a, b) for a, b in zip(tape, proposed, strict=True)]
+    return {
+        "prompt_tokens": rng.randint(1, 40),
+        "output_tokens": out,
+        "speculate": rng.random() < 0.8,
+        "tape": tape,
+        "proposed": proposed,
+    }
+
+
+def random_case(seed: int) -> Case:
+    rng = random.Random(seed)
+    drafts, max_k = random_drafts(rng)
+    block_size = rng.choice([1, 2, 4, 8])
+    lookahead = max_k if rng.random() < 0.6 else 0
+    max_model_len = rng.choice([24, 48, 80, 200])
+    budget = rng.randint(4, 64)
+    # A pool that holds a few of the longest requests, or plenty; sometimes less than one of them.
+    tokens = rng.choice([30, 60, 90, 120, 2000]) + lookahead
+    config = reference.ReferenceConfig(
+        max_num_seqs=rng.randint(1, 8),
+        max_num_scheduled_tokens=budget,
+        max_model_len=max_model_len,
+        block_size=block_size,
+        num_blocks=-(-tokens // block_size),
+        lookahead_tokens=lookahead,
+        long_prefill_token_threshold=rng.choice([0, 0, rng.randint(1, 20)]),
+        enable_chunked_prefill=rng.random() < 0.75,
+        scheduler_reserve_full_isl=rng.random() < 0.6,
+        watermark=rng.choice([0.0, 0.0, 0.05, 0.2]),
+        drafts=drafts,
+        max_fruitless_preemptions=MAX_FRUITLESS,
+    )
+    requests = [random_request(rng, max_k) for _ in range(rng.randint(1, 12))]
+    arrivals: dict[int, list[int]] = {}
+    step = 0
+    for row in range(len(requests)):
+        step += rng.choice([0, 0, 1, rng.randint(0, 30)])
+        arrivals.setdefault(step, []).append(row)
+    return Case(config, requests, arrivals)
+
+
+def reference_steps(case: Case) -> Iterator[tuple]:
+    """What the reference does, step by step: rejected, plan, preempted, dropped, emitted, free blocks."""
+    s = reference.ReferenceScheduler(case.config, case.requests)
+    last_arrival = max(case.arrivals)
+    for step in range(MAX_STEPS):
+        rejected = [row for row in case.arrivals.get(step, []) if not s.add(row)]
+        plan = s.schedule()
+        preempted, dropped = list(s.preempted), list(s.dropped)
+        emitted = s.commit()
+        yield rejected, plan, preempted, dropped, emitted, s.blocks_free
+        if step >= last_arrival and not s.waiting and not s.running:
+            return
+    yield "never ends"
+
+
+class ReferenceDraftLength:
+    """The draft rule of the reference, for the production scheduler."""
+
+    def __init__(self, config) -> None:
+        self.config = config
+
+    def choose(self, num_seqs: int) -> int:
+        return self.config.drafts_for(num_seqs)
+
+
+def production(case: Case) -> Scheduler:
+    requests = case.requests
+    table = RequestTable(
+        arrival_ns=np.zeros(len(requests), np.int64),
+        prompt_tokens=np.array([r["prompt_tokens"] for r in requests], np.int64),
+        output_tokens=np.array([r["output_tokens"] for r in requests], np.int64),
+        class_id=np.zeros(len(requests), np.int64),
+        speculate=np.array([r["speculate"] for r in requests]),
+    )
+    accepted = np.array([a for r in requests for a in r["tape"]], np.uint8)
+    proposed = np.array([p for r in requests for p in r["proposed"] or [MAX_K] * r["output_tokens"]], np.uint8)
+    ask = any(r["proposed"] is not None for r in requests)
+    limits = {k: v for k, v in vars(case.config).items() if k not in ("drafts", "max_fruitless_preemptions")}
+    return Scheduler(
+        SchedulerConfig(**limits), table, Tape(accepted, proposed if ask else None), ReferenceDraftLength(case.config)
+    )
+
+
+def production_steps(case: Case) -> Iterator[tuple]:
+    """What the production scheduler does, in the layout of `reference_steps`."""
+    s = production(case)
+    last_arrival = max(case.arrivals)
+    for step in range(MAX_STEPS):
+        rejected = [row for row in case.arrivals.get(step, []) if not s.add(row)]
+        plan = s.schedule()
+        described = s.describe(plan)
+        dropped = s.take_rejected()
+        emitted = s.commit(plan)
+        s.check()
+        columns = (emitted.rows.tolist(), emitted.tokens.tolist(), emitted.accepted.tolist())
+        yield rejected, described, plan.preempted, dropped, list(zip(*columns, strict=True)), s.pool.free
+        if step >= last_arrival and s.idle:
+            return
+    yield "never ends"
+
+
+def run(steps: Iterator[tuple]) -> list[tuple]:
+    """All steps; a run that makes no progress ends with a marker instead."""
+    seen = []
+    try:
+        seen.extend(steps)  # keeps what came before an error
+    except (reference.NoProgressError, CapacityError):
+        seen.append("no progress")
+    return seen
+
+
+def first_difference(case: Case) -> str | None:
+    expected, found = run(reference_steps(case)), run(production_steps(case))
+    for step, (a, b) in enumerate(zip_longest(expected, found)):
+        if a != b:
+            return f"step {step}\n reference  {a}\n production {b}\n {case.config}"
+    return None
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch):
+    monkeypatch.setattr(schedule, "MAX_FRUITLESS_PREEMPTIONS", MAX_FRUITLESS)
+
+
+def test_same_schedules_as_the_reference():
+    differences = {seed: d for seed in range(NUM_SCENARIOS) if (d := first_difference(random_case(seed)))}
+    assert not differences, "\n".join(f"seed {seed}: {d}" for seed, d in list(differences.items())[:3])
+
+
+def test_scenarios_reach_the_rare_branches():
+    """The generator is worth its name: preemptions in about a third of the cases, drops, rejections, no progress."""
+    cases = [random_case(seed) for seed in range(300)]
+    runs = [run(reference_steps(case)) for case in cases]
+    steps = [[s for s in r if s != "no progress"] for r in runs]
+    assert 0.25 < np.mean([any(s[2] for s in r) for r in steps]) < 0.5
+    assert any(s[0] for r in steps for s in r)
+    assert any(s[3] for r in steps for s in r)
+    assert any(r[-1] == "no progress" for r in runs)
+    assert not any("never ends" in r for r in runs)
+    assert sum(d > 0 for r in steps for s in r for _, _, d in s[1]) > 1000
