@@ -71,16 +71,18 @@ def plan_step(
 ) -> StepPlan:
     """Describe the step and mark the granted tokens as computed."""
     context = running.known - running.lag
-    num_decoding = int(np.count_nonzero((running.lag == 1) & (granted > 0)))
+    scheduled = granted > 0
+    num_decoding = int(np.count_nonzero((running.lag == 1) & scheduled))
     running.lag -= granted
-    emits = running.lag <= 0
+    emits = (running.lag <= 0) & scheduled
     num_emitting = int(np.count_nonzero(emits))
     everyone = num_emitting == running.count
     sel: slice | Ints = slice(0, running.count) if everyone else np.flatnonzero(emits)
     num_tokens = int(granted.sum())
-    starved = not everyone and bool((granted == 0).any())
-    scheduled = np.flatnonzero(granted) if starved else slice(0, running.count)
-    decode, extend = attention_loads(context[scheduled], granted[scheduled])
+    if not everyone and not scheduled.all():
+        decode, extend = attention_loads(context[scheduled], granted[scheduled])
+    else:
+        decode, extend = attention_loads(context, granted)
     drafts = -running.lag[sel]
     num_drafts = int(drafts.sum())
     num_seqs = decode.num_seqs + extend.num_seqs

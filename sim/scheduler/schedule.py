@@ -208,7 +208,8 @@ class Scheduler:
         running, last = self.running, self.running.count - 1
         row = int(running.row[last])
         self.num_preemptions[row] += 1
-        self.recomputed_tokens[row] += max(0, int(running.known[last] - running.lag[last]))
+        computed = int(running.known[last] - running.placeholders[last] - running.lag[last])
+        self.recomputed_tokens[row] += max(0, computed)
         self.num_emitted[row] = int(running.cursor[last]) - self._offset[row]
         self._guard_progress(row)
         self.pool.give_back(int(running.slots[last]) // self.config.block_size)

@@ -1,0 +1,89 @@
+"""Asynchronous scheduling: step t + 1 is scheduled before the tokens of step t are known (fidelity.md 1.8, vLLM V1).
+
+`schedule` counts the tokens of the step it hands out as if every draft were accepted, so that budget and KV slots are
+charged for the full K; `commit` takes back what was not. A request that ends is found out one step late: its place in
+the step already scheduled is wasted, and its blocks are freed with that step. (vLLM leaves out requests sure to reach
+`max_tokens`; here all requests end by a stop token, which nobody can foresee.)
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.acceptance.base import Tape
+from sim.draft_length.base import DraftLength
+from sim.scheduler.plan import Emitted, SchedulerConfig, StepPlan
+from sim.scheduler.running import CURSOR, OVER
+from sim.scheduler.schedule import Scheduler
+from sim.workload.requests import RequestTable
+
+Ints = NDArray[np.int64]
+
+
+class OverlappedScheduler(Scheduler):
+    """A scheduler that works one step ahead of the tokens: `schedule` may be called before the last plan's `commit`."""
+
+    def __init__(self, config: SchedulerConfig, table: RequestTable, tape: Tape, draft_length: DraftLength) -> None:
+        super().__init__(config, table, tape, draft_length)
+        self._position = np.zeros(len(table), np.int64)
+        self._in_flight: dict[int, tuple[Ints, Ints]] = {}
+
+    def schedule(self) -> StepPlan:
+        """Schedule a step and count its tokens as if every draft were accepted, then K more."""
+        plan, running = super().schedule(), self.running
+        sel, ahead = plan.emitting, plan.drafts + 1
+        self._in_flight[id(plan)] = (running.row[sel].copy(), ahead)
+        running.known[sel] += ahead
+        running.placeholders[sel] += ahead
+        running.lag[sel] = 1
+        running.drafts[sel] = running.speculates[sel] * plan.k_next
+        return plan
+
+    def commit(self, plan: StepPlan) -> Emitted:
+        """Replace the assumed tokens of an advanced step by the real ones; what ended a step ago is freed now."""
+        running = self.running
+        rows, ahead = self._in_flight.pop(id(plan))
+        at, present = self._find(rows)
+        rows, ahead, at, drafts = rows[present], ahead[present], at[present], plan.drafts[present]
+        ended_before = running.over[at] >= 0
+        cursor = running.cursor[at]
+        accepted = np.minimum(self.tape.accepted.take(cursor, mode="clip"), drafts)
+        tokens = np.clip(np.minimum(accepted + 1, -running.over[at]), 0, None)
+        running.cells[CURSOR : OVER + 1, at] += tokens
+        running.known[at] += tokens - ahead
+        running.placeholders[at] -= ahead
+        self._retire(at[ended_before])
+        live = ~ended_before
+        finished = self._end(rows[live])
+        return Emitted(rows[live], cursor[live], tokens[live], drafts[live], accepted[live], finished)
+
+    def _find(self, rows: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+        """Where these rows run now, and which of them still do (the others were preempted while in flight)."""
+        running = self.running
+        self._position[running.row] = np.arange(running.count)
+        at = self._position[rows]
+        present = at < running.count
+        present[present] = running.row[at[present]] == rows[present]
+        return at, present
+
+    def _end(self, rows: Ints) -> list[int]:
+        """Rows among these that emitted their last token; they stay while a step in flight still runs them."""
+        running = self.running
+        at, _ = self._find(rows)
+        ended = at[running.over[at] >= 0]
+        finished: list[int] = running.row[ended].tolist()
+        self.num_emitted[finished] = running.cursor[ended] - self.table.output_offset[finished]
+        flying = np.concatenate([entry[0] for entry in self._in_flight.values()] or [rows[:0]])
+        running.lag[ended] = 0
+        running.drafts[ended] = 0
+        self._retire(ended[~np.isin(running.row[ended], flying)])
+        return finished
+
+    def _retire(self, at: Ints) -> None:
+        if not len(at):
+            return
+        running = self.running
+        self.pool.give_back(int(running.slots[at].sum()) // self.config.block_size)
+        keep = np.ones(running.count, np.bool_)
+        keep[at] = False
+        running.keep(np.flatnonzero(keep))
+        self._head_blocked = False
