@@ -19,9 +19,9 @@ EAGLE3_DRAFT_VOCAB = 32_000
 def eagle_head(target: Model, kind: EagleKind) -> Model:
     """The EAGLE or EAGLE-3 head of a target.
 
-    EAGLE: `fc` maps embedding and target state (2 h) to h, then one decoder layer; the LM head is the target's, computed
-    in every pass but held once. EAGLE-3: `fc` maps three target states (3 h) to h, attention reads embedding and state
-    side by side (2 h), and the head has its own draft vocabulary.
+    EAGLE: `fc` maps embedding and target state (2 h) to h, then one decoder layer; the LM head is the target's,
+    computed in every pass but held once. EAGLE-3: `fc` maps three target states (3 h) to h, attention reads embedding
+    and state side by side (2 h), and the head has its own draft vocabulary.
 
     A mixture-of-experts target gets a dense MLP of the width of its dense layers, or 4 h where it has none: published
     heads are dense Llama layers whatever the target (SpecForge configurations). `fc` runs once per step for EAGLE-3; it
@@ -39,8 +39,8 @@ def eagle_head(target: Model, kind: EagleKind) -> Model:
 def mtp_head(target: Model) -> Model:
     """One multi-token-prediction module of a target: `eh_proj` (2 h to h), one full layer, the target's LM head.
 
-    The layer has experts where the target's last layer has. Further modules (MiniMax-M2 has three) are not modelled: the
-    first one drafts every token, as vLLM does for DeepSeek-V3.
+    The layer has experts where the target's last layer has. Further modules (MiniMax-M2 has three) are not modelled:
+    the first one drafts every token, as vLLM does for DeepSeek-V3.
 
     Raises:
         ScenarioError: the target was published without such a module.

@@ -1,0 +1,113 @@
+"""`specsim catalog gpus|models [ID]`: what the catalogue knows, with its sources."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from sim.hardware.catalogue import find_gpu, gpu_ids
+from sim.hardware.gpu import Gpu
+from sim.models.catalogue import find_model, model_ids
+from sim.models.model import Model
+
+Facts = dict[str, object]
+
+
+@click.command(name="catalog")
+@click.argument("kind", type=click.Choice(["gpus", "models"]))
+@click.argument("entry", metavar="[ID]", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def catalog(kind: str, entry: str | None, as_json: bool) -> None:
+    """List the known GPUs or models, or show one of them with its sources.
+
+    For a model, ID may also be a Hugging Face id or the path of a config.json.
+    """
+    found = _entries(kind, entry)
+    if as_json:
+        click.echo(json.dumps(found[0] if entry else found, indent=2))
+    elif entry:
+        click.echo("\n".join(f"{key + ':':<26} {_plain(value)}" for key, value in found[0].items() if value != ""))
+    else:
+        _print_table(_GPU_COLUMNS if kind == "gpus" else _MODEL_COLUMNS, found)
+
+
+def _entries(kind: str, entry: str | None) -> list[Facts]:
+    if kind == "gpus":
+        return [_gpu_facts(name, find_gpu(name)) for name in ([entry] if entry else gpu_ids())]
+    return [_model_facts(name, find_model(name, Path.cwd())) for name in ([entry] if entry else model_ids())]
+
+
+def _gpu_facts(name: str, gpu: Gpu) -> Facts:
+    return {
+        "id": name,
+        **gpu.model_dump(mode="json"),
+        "memory_gib": round(gpu.memory / 2**30, 2),
+        "memory_bandwidth_tb_s": gpu.memory_bandwidth / 1e12,
+        "link_gb_s": gpu.link_bandwidth / 1e9,
+        **{f"{dtype}_tflops": getattr(gpu, dtype) / 1e12 for dtype in ("bf16", "fp8", "fp4", "int8")},
+    }
+
+
+def _model_facts(name: str, model: Model) -> Facts:
+    return {
+        "id": name,
+        **model.model_dump(mode="json"),
+        "attention": ("MLA" if model.is_mla else "GQA") + (f", window {model.window}" if model.window else ""),
+        "parameters_billion": round(model.num_parameters / 1e9, 2),
+        "active_billion": round(model.active_parameters / 1e9, 2),
+        "weights_gib": round(model.weight_bytes() / 2**30, 2),
+        "kv_bytes_per_token": model.kv_bytes_per_token(),
+    }
+
+
+_GPU_COLUMNS = {
+    "id": "id",
+    "memory_gib": "memory GiB",
+    "memory_bandwidth_tb_s": "TB/s",
+    "bf16_tflops": "bf16 TFLOP/s",
+    "fp8_tflops": "fp8",
+    "fp4_tflops": "fp4",
+    "link": "link",
+    "link_gb_s": "GB/s",
+    "tdp_w": "W",
+    "certain": "certain",
+}
+_MODEL_COLUMNS = {
+    "id": "id",
+    "parameters_billion": "params B",
+    "active_billion": "active B",
+    "layers": "layers",
+    "attention": "attention",
+    "kv_bytes_per_token": "KV B/token",
+    "weight_dtype": "weights",
+    "weights_gib": "GiB",
+    "max_model_len": "max_model_len",
+    "mtp_layers": "MTP",
+}
+
+
+def _print_table(columns: dict[str, str], rows: Sequence[Facts]) -> None:
+    cells = [[_plain(row[key]) for key in columns] for row in rows]
+    console = Console()
+    if console.is_terminal:
+        table = Table(*columns.values(), box=None, header_style="bold")
+        for line in cells:
+            table.add_row(*line)
+        console.print(table)
+        return
+    widths = [max(len(line[i]) for line in [list(columns.values()), *cells]) for i in range(len(columns))]
+    for line in [list(columns.values()), *cells]:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def _plain(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) and abs(value) < 1e6 else str(value)
