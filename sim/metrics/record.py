@@ -1,6 +1,7 @@
 """What one simulation run leaves behind: columns about requests, output positions and engine steps.
 
-Written by `server.recorder`, read by `metrics` and `experiment`. All times are integer nanoseconds of the simulated clock.
+Written by `server.recorder`, read by `metrics` and `experiment`. All times are integer nanoseconds of the
+simulated clock.
 """
 
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 
 class Status(IntEnum):
@@ -63,7 +65,7 @@ class StepRecord:
         num_emitting: sequences that emitted tokens.
         prefill_tokens: scheduled prompt (or recomputed) tokens.
         num_tokens: all scheduled tokens, drafts included.
-        draft_tokens, accepted_tokens: drafts verified and accepted in this step (before trimming at the end of outputs).
+        draft_tokens, accepted_tokens: drafts verified and accepted in this step, before trimming at the end of outputs.
         emitted_tokens: output tokens handed out.
         num_draft_tokens: K asked of the drafter for the next step.
         running, waiting: requests after the step was scheduled.
@@ -91,7 +93,7 @@ class StepRecord:
     kv_blocks_used: Ints
     preemptions: Ints
     op_seconds: Floats
-    memory_bound: NDArray[np.bool_]
+    memory_bound: Bools
 
 
 @dataclass(frozen=True, eq=False)

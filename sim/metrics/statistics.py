@@ -1,0 +1,187 @@
+"""Intervals: Student's t without scipy, paired ratios, batch means, bootstrap. Used by `experiment` and by tests."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+def incomplete_beta(a: float, b: float, x: float) -> float:
+    """Regularised incomplete beta function I_x(a, b) for a, b > 0 and 0 <= x <= 1.
+
+    Source: continued fraction of Numerical Recipes (3rd ed., 6.4), evaluated by Lentz's method.
+    """
+    if x <= 0.0 or x >= 1.0:
+        return min(max(x, 0.0), 1.0)
+    log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    if x < (a + 1.0) / (a + b + 2.0):
+        return math.exp(log_front) * _beta_fraction(a, b, x) / a
+    return 1.0 - math.exp(log_front) * _beta_fraction(b, a, 1.0 - x) / b
+
+
+def _beta_fraction(a: float, b: float, x: float) -> float:
+    """The continued fraction of I_x(a, b), good to 1e-15 within 300 terms for the a, b of t distributions."""
+    c, d = 1.0, 1.0 / (1.0 - (a + b) * x / (a + 1.0))
+    value = d
+    for m in range(1, 300):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        before = value
+        for term in (even, odd):
+            d, c = 1.0 / (1.0 + term * d), 1.0 + term / c
+            value *= c * d
+        if abs(value - before) <= 1e-15 * abs(value):
+            break
+    return value
+
+
+def t_cdf(t: float, degrees: float) -> float:
+    """Distribution function of Student's t with `degrees` > 0 degrees of freedom."""
+    tail = 0.5 * incomplete_beta(degrees / 2.0, 0.5, degrees / (degrees + t * t))
+    return 1.0 - tail if t > 0 else tail
+
+
+@lru_cache(maxsize=256)
+def t_quantile(probability: float, degrees: int) -> float:
+    """The t with P(T <= t) = probability, by bisection to full double precision.
+
+    Args:
+        probability: strictly between 0 and 1.
+        degrees: degrees of freedom, >= 1.
+
+    Raises:
+        ValueError: an argument is outside its range.
+    """
+    if not 0.0 < probability < 1.0 or degrees < 1:
+        raise ValueError(f"t_quantile needs 0 < probability < 1 and degrees >= 1, got {probability}, {degrees}")
+    if probability == 0.5:
+        return 0.0
+    if probability < 0.5:
+        return -t_quantile(1.0 - probability, degrees)
+    high = 1.0
+    while t_cdf(high, degrees) < probability:
+        high *= 2.0
+    low = 0.0
+    while low < (middle := 0.5 * (low + high)) < high:
+        low, high = (middle, high) if t_cdf(middle, degrees) < probability else (low, middle)
+    return 0.5 * (low + high)
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """An estimate with its confidence interval; `low` and `high` are None when one value alone allows no interval."""
+
+    estimate: float
+    low: float | None
+    high: float | None
+    num: int
+
+
+def mean_interval(values: Sequence[float], confidence: float) -> Interval:
+    """Mean of independent values with its t-interval.
+
+    Raises:
+        ValueError: no values.
+    """
+    if not len(values):
+        raise ValueError("mean_interval needs at least one value")
+    sample = np.asarray(values, np.float64)
+    mean, n = float(sample.mean()), len(sample)
+    if n == 1:
+        return Interval(mean, None, None, 1)
+    half = t_quantile(0.5 + confidence / 2.0, n - 1) * float(sample.std(ddof=1)) / math.sqrt(n)
+    return Interval(mean, mean - half, mean + half, n)
+
+
+def paired_ratio(numerators: Sequence[float], denominators: Sequence[float], confidence: float) -> Interval:
+    """Geometric mean of the ratios of pairs, with a t-interval on their logarithms.
+
+    Raises:
+        ValueError: no pairs, unequal lengths, or a value that is not positive and finite.
+    """
+    top, bottom = np.asarray(numerators, np.float64), np.asarray(denominators, np.float64)
+    if top.shape != bottom.shape or not top.size:
+        raise ValueError("paired_ratio needs equally many numerators and denominators, at least one")
+    if not (np.isfinite(top) & np.isfinite(bottom) & (top > 0) & (bottom > 0)).all():
+        raise ValueError("paired_ratio needs positive finite values")
+    logs = mean_interval(np.log(top / bottom).tolist(), confidence)
+    low, high = (None if end is None else math.exp(end) for end in (logs.low, logs.high))
+    return Interval(math.exp(logs.estimate), low, high, logs.num)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchMeans:
+    """Mean of one long correlated series.
+
+    Attributes:
+        interval: t-interval over the batch means.
+        lag1: autocorrelation of successive batch means; above 0.2 the batches are too short, the interval too
+            narrow.
+    """
+
+    interval: Interval
+    lag1: float
+
+
+def batch_means(series: Floats, num_batches: int = 20, confidence: float = 0.95) -> BatchMeans:
+    """Split a series into equal batches (a rest at the start is dropped) and treat their means as independent.
+
+    Raises:
+        ValueError: fewer values than batches, or fewer than two batches.
+    """
+    size = len(series) // num_batches if num_batches >= 2 else 0
+    if size < 1:
+        raise ValueError(f"batch_means needs at least 2 batches and {num_batches} values, got {len(series)}")
+    means = series[len(series) - size * num_batches :].reshape(num_batches, size).mean(axis=1)
+    off = means - means.mean()
+    spread = float(off @ off)
+    lag1 = float(off[1:] @ off[:-1]) / spread if spread > 0 else 0.0
+    return BatchMeans(mean_interval(means.tolist(), confidence), lag1)
+
+
+def bootstrap_means(
+    samples: Floats, confidence: float, draws: int, generator: np.random.Generator
+) -> NDArray[np.float64]:
+    """Resampled means over the first axis, widened so that few replicates give honest t-like intervals.
+
+    A plain bootstrap of n values is too narrow by about sqrt((n-1)/n) z/t; deviations from the mean are stretched by
+    the inverse (Hesterberg, "What teachers should know about the bootstrap", 2015, section 3.2).
+
+    Args:
+        samples: (n, ...) one row per replicate, n >= 2.
+        confidence: the level whose t quantile sets the stretch.
+        draws: resamples.
+        generator: source of randomness (Philox keyed by the caller).
+
+    Returns:
+        (draws, ...) resampled means.
+    """
+    n = len(samples)
+    picks = np.minimum((generator.random((draws, n)) * n).astype(np.intp), n - 1)
+    tail = 0.5 + confidence / 2.0
+    stretch = math.sqrt(n / (n - 1)) * t_quantile(tail, n - 1) / NormalDist().inv_cdf(tail)
+    mean = samples.mean(axis=0)
+    widened: Floats = mean + stretch * (samples[picks].mean(axis=1) - mean)
+    return widened
+
+
+def percentile_interval(
+    statistic: Callable[[Floats], float], resampled: Floats, confidence: float
+) -> tuple[float, float]:
+    """Percentile interval of `statistic` over resampled curves; NaN results (no value) are left out.
+
+    Returns:
+        (low, high), both NaN when no resample has a value.
+    """
+    found = np.array([statistic(row) for row in resampled])
+    found = found[np.isfinite(found)]
+    if not found.size:
+        return math.nan, math.nan
+    low, high = np.quantile(found, [0.5 - confidence / 2.0, 0.5 + confidence / 2.0])
+    return float(low), float(high)

@@ -1,0 +1,124 @@
+"""Which requests and which stretch of time a run's metrics are taken from.
+
+Latencies are statistics over *requests chosen by index* (never by when they finished: that would favour short ones).
+Rates and time averages are taken over a *window of time*, tokens counted where they came out, so they are unbiased.
+
+Closed loop (concurrency C, N requests): the first max(N/10, C) requests are warm-up and the last C are cool-down (at
+most a third of N each). The window runs from the time as many requests as are warm-up have finished to the first
+finish that finds no successor, finish number N - C + 1: after it the concurrency falls. Every arm's window so holds
+the same number of completions.
+Open loop: the first max(N/10, those that arrived before the running count first reached the median of its later
+half) are warm-up (at most N/3) and the last N/20 are cool-down; the window runs from the arrival of the first measured
+request to the last arrival.
+A run too short for a window (all requests start at once) is measured whole and marked as not steady.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sim.metrics.record import Bools, Ints, RunRecord, Status
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """How load is offered, and what the user said about warm-up.
+
+    Attributes:
+        max_concurrency: users of a closed loop; None in an open loop.
+        warmup_requests, cooldown_requests: how many to leave out at each end; None = the default rule.
+    """
+
+    max_concurrency: int | None
+    warmup_requests: int | None = None
+    cooldown_requests: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """Where metrics are measured.
+
+    Attributes:
+        start_ns, end_ns: the window of time, end > start; a step belongs to it when it ends in (start, end].
+        measured: (N,) requests that latency statistics use.
+        num_warmup, num_cooldown: requests left out at each end of the table.
+        steady: False when the run is too short for a window and the whole of it is used instead.
+    """
+
+    start_ns: int
+    end_ns: int
+    measured: Bools
+    num_warmup: int
+    num_cooldown: int
+    steady: bool
+
+    @property
+    def seconds(self) -> float:
+        """Length of the window."""
+        return (self.end_ns - self.start_ns) / 1e9
+
+    def contains(self, times_ns: Ints) -> Bools:
+        """Which events happened in the window."""
+        return (times_ns > self.start_ns) & (times_ns <= self.end_ns)
+
+
+def measurement_window(record: RunRecord, loop: Loop) -> Window:
+    """The window of a run by the rules above; the whole run when it is too short for them."""
+    rows = record.requests
+    num = len(rows.arrival_ns)
+    warmup = _default_warmup(record, loop) if loop.warmup_requests is None else min(loop.warmup_requests, num - 1)
+    cooldown = _default_cooldown(num, loop) if loop.cooldown_requests is None else loop.cooldown_requests
+    cooldown = min(cooldown, num - 1 - warmup)
+    start, end = (
+        _open_edges(rows.arrival_ns, warmup)
+        if loop.max_concurrency is None
+        else _closed_edges(release_times(record), warmup, loop.max_concurrency)
+    )
+    steady = start < end
+    if not steady:
+        start, end = int(rows.arrival_ns.min()), _end_of_run(record)
+        warmup = warmup if loop.warmup_requests else 0
+        cooldown = cooldown if loop.cooldown_requests else 0
+    index = np.arange(num)
+    return Window(start, end, (index >= warmup) & (index < num - cooldown), warmup, cooldown, steady)
+
+
+def release_times(record: RunRecord) -> Ints:
+    """When each request left the system, ascending; a rejected one leaves when it arrives."""
+    rows = record.requests
+    left = np.where(rows.status == Status.REJECTED, rows.arrival_ns, rows.finish_ns)
+    return np.sort(left[left >= 0])
+
+
+def _end_of_run(record: RunRecord) -> int:
+    """End of the last step, or one nanosecond after the last arrival when nothing ran."""
+    steps = record.steps
+    last_step = int((steps.start_ns + steps.duration_ns).max(initial=0))
+    return max(last_step, int(record.requests.arrival_ns.max()) + 1)
+
+
+def _default_warmup(record: RunRecord, loop: Loop) -> int:
+    num = len(record.requests.arrival_ns)
+    if loop.max_concurrency is not None:
+        return min(max(-(-num // 10), loop.max_concurrency), num // 3)
+    running = record.steps.running
+    level = float(np.median(running[len(running) // 2 :])) if len(running) else 0.0
+    reached = record.steps.start_ns[int(np.argmax(running >= level))] if len(running) else 0
+    before = int(np.searchsorted(record.requests.arrival_ns, reached))
+    return min(max(-(-num // 10), before), num // 3)
+
+
+def _default_cooldown(num: int, loop: Loop) -> int:
+    return num // 20 if loop.max_concurrency is None else min(loop.max_concurrency, num // 3)
+
+
+def _open_edges(arrival_ns: Ints, warmup: int) -> tuple[int, int]:
+    return int(arrival_ns[warmup]), int(arrival_ns[-1])
+
+
+def _closed_edges(released_ns: Ints, warmup: int, concurrency: int) -> tuple[int, int]:
+    """From finish number `warmup` to finish number N - C + 1; (0, 0) when there is no such stretch."""
+    last = len(released_ns) - concurrency
+    if last < 0 or last <= warmup - 1:
+        return 0, 0
+    return int(released_ns[warmup - 1]) if warmup else 0, int(released_ns[last])
