@@ -56,6 +56,8 @@ class Scheduler:
         longest = int((table.prompt_tokens + table.output_tokens).max(initial=0))
         self._near_max_model_len = longest + 2 * config.lookahead_tokens + 64 >= config.max_model_len
         self._watermark_blocks = int(config.watermark * config.num_blocks)
+        # Otherwise what the head needs depends on the budget left over, which changes from step to step.
+        self._blocked_by_blocks_alone = config.scheduler_reserve_full_isl and config.enable_chunked_prefill
 
     @property
     def idle(self) -> bool:
@@ -241,7 +243,7 @@ class Scheduler:
                 continue
             tokens = self._admission_tokens(row, budget, busy)
             if tokens == 0:
-                self._head_blocked = True
+                self._head_blocked = self._blocked_by_blocks_alone
                 break
             self._admit(self.waiting.popleft(), tokens)
             admitted.append(row)
