@@ -2,14 +2,17 @@
 
 For every request and output position the tape says how many drafts a verify step *starting there* would accept if the
 draft were endless; a step with k drafts accepts min(tape[p], k) of them and emits one token more (the recovered or
-the bonus token). Keyed by (seed, workload row, position), never by draw order, so all arms and all K meet the same text.
+the bonus token). Keyed by (seed, workload row, position), never by draw order: all arms and all K meet the same text.
 """
 
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.errors import ScenarioError
 from sim.rng import Floats, Ints, Streams
 from sim.spec import Family, Spec
 from sim.workload.requests import RequestTable
@@ -39,6 +42,18 @@ class Tape:
         if self.proposed is not None and bool((self.accepted > self.proposed).any()):
             raise ValueError("tape accepts more drafts than it proposes")
 
+    def replaced(self, other: "Tape", positions: NDArray[np.bool_]) -> "Tape":
+        """This tape with `other` where `positions` (T,) is true: for traffic classes with an acceptance of their own.
+
+        A tape without `proposed` counts as proposing whatever is asked (MAX_DRAFT_TOKENS).
+        """
+        accepted = np.where(positions, other.accepted, self.accepted)
+        if self.proposed is None and other.proposed is None:
+            return Tape(accepted)
+        everything = np.uint8(MAX_DRAFT_TOKENS)
+        mine, theirs = (everything if tape.proposed is None else tape.proposed for tape in (self, other))
+        return Tape(accepted, np.where(positions, theirs, mine))
+
 
 class AcceptanceModel(Spec):
     """What a scenario writes under `acceptance:`; nothing is ever assumed for a speculative arm."""
@@ -58,10 +73,32 @@ class AcceptanceModel(Spec):
     def survival(self, max_draft_tokens: int) -> Floats:
         """Unconditional rates s_1 >= s_2 >= ...: P(a step accepts at least i drafts), shape (max_draft_tokens,).
 
-        Per verification step, as vLLM's counters; exact where there is a closed form, else estimated on a fixed tape.
+        Per verification step over long outputs, steps without drafts included; requests of equal length, so those that
+        accept little count with more steps. Exact (closed form or quadrature) for every kind of this folder.
         Tokens per step (bonus included) are 1 + their sum.
         """
         raise NotImplementedError
+
+    def max_supported_draft_tokens(self) -> int | None:
+        """The largest K this model says something about; None when there is no limit."""
+        return None
+
+    def located(self, base_dir: Path) -> Self:
+        """This model with relative file names taken from `base_dir`; itself when it names no file."""
+        return self
+
+    def check_draft_tokens(self, max_draft_tokens: int) -> None:
+        """Refuse a K beyond `max_supported_draft_tokens`.
+
+        Raises:
+            ScenarioError: says both numbers.
+        """
+        limit = self.max_supported_draft_tokens()
+        if limit is not None and max_draft_tokens > limit:
+            raise ScenarioError(
+                f"acceptance `{self.kind}` covers {limit} draft tokens per step, but {max_draft_tokens} are asked for; "
+                f"lower num_speculative_tokens to {limit} or state the acceptance of the deeper drafts"
+            )
 
 
 ACCEPTANCE: Family[AcceptanceModel] = Family("acceptance", "sim.acceptance")

@@ -1,0 +1,85 @@
+"""`length`: only a mean is known. The same mean gives very different tails, so the shape is named."""
+
+from typing import Literal, Self
+
+from pydantic import ConfigDict, Field, ValidationError, model_validator
+
+from sim.acceptance.base import ACCEPTANCE, MAX_DRAFT_TOKENS, AcceptanceModel, Floats, Streams, Tape
+from sim.acceptance.depth import DepthRates
+from sim.acceptance.iid import Iid
+from sim.acceptance.per_position import PerPosition
+from sim.acceptance.regime import Level, Regime, check_mean
+from sim.theory import alpha_from_tokens
+from sim.workload.requests import RequestTable
+
+
+@ACCEPTANCE.register
+class Length(AcceptanceModel):
+    """A mean of tokens per step, *including* the bonus token, in [1, K+1], and the shape of the distribution around it.
+
+    `geometric`: one rate alpha solved from the mean; any K. `min_variance`: every step accepts the whole part of the
+    mean and a fraction of them one more (vLLM's `synthetic_acceptance_length`); up to the K of the measurement.
+    `regime`: a shipped profile moved to the mean. Beware of figures that leave the bonus token out: add 1.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"kind": "length", "tokens_per_step": 2.6, "num_speculative_tokens": 7},
+                {"kind": "length", "tokens_per_step": 2.6, "num_speculative_tokens": 7, "shape": "min_variance"},
+                {
+                    "kind": "length",
+                    "tokens_per_step": 2.3,
+                    "num_speculative_tokens": 3,
+                    "shape": "regime",
+                    "profile": "sharegpt",
+                },
+            ]
+        }
+    )
+
+    kind: Literal["length"] = "length"
+    tokens_per_step: float = Field(ge=1, description="mean tokens emitted per verification step, bonus token included")
+    num_speculative_tokens: int = Field(ge=1, le=MAX_DRAFT_TOKENS, description="the K at which the mean was measured")
+    shape: Literal["geometric", "min_variance", "regime"] = "geometric"
+    profile: str | None = Field(default=None, description="the profile of shape `regime`; refused with other shapes")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (self.shape == "regime") != (self.profile is not None):
+            raise ValueError("shape `regime` needs a profile, and only that shape takes one")
+        check_mean(self.tokens_per_step, self.num_speculative_tokens)
+        try:
+            self.model()
+        except ValidationError as error:
+            raise ValueError(error.errors()[0]["msg"].removeprefix("Value error, ")) from error
+        return self
+
+    def model(self) -> DepthRates | Regime:
+        """The kind that draws the tape."""
+        tokens, k = self.tokens_per_step, self.num_speculative_tokens
+        if self.shape == "geometric":
+            return Iid(rate=alpha_from_tokens(tokens, k))
+        if self.shape == "min_variance":
+            return PerPosition(rates=minimum_variance_rates(tokens, k))
+        return Regime(profile=self.profile, level=Level(tokens_per_step=tokens, num_speculative_tokens=k))
+
+    def max_supported_draft_tokens(self) -> int | None:
+        """No limit for `geometric`, the measured K for `min_variance`, the profile's tables for `regime`."""
+        return self.model().max_supported_draft_tokens()
+
+    def survival(self, max_draft_tokens: int) -> Floats:
+        """Exact, from the shape."""
+        self.check_draft_tokens(max_draft_tokens)
+        return self.model().survival(max_draft_tokens)
+
+    def tape(self, requests: RequestTable, max_draft_tokens: int, streams: Streams) -> Tape:
+        """Draw the tape of the shape."""
+        self.check_draft_tokens(max_draft_tokens)
+        return self.model().tape(requests, max_draft_tokens, streams)
+
+
+def minimum_variance_rates(tokens_per_step: float, num_draft_tokens: int) -> tuple[float, ...]:
+    """Unconditional rates with the mean and the least variance: floor(m-1) ones, the fraction, zeros (as vLLM)."""
+    accepted = tokens_per_step - 1.0
+    return tuple(min(max(accepted - depth, 0.0), 1.0) for depth in range(num_draft_tokens))
