@@ -51,7 +51,7 @@ class OverlappedScheduler(Scheduler):
         running.cells[CURSOR : OVER + 1, at] += tokens
         running.known[at] += tokens - ahead
         running.placeholders[at] -= ahead
-        self._retire(at[ended_before])
+        self._remove(at[ended_before])
         live = ~ended_before
         finished = self._end(rows[live])
         return Emitted(rows[live], cursor[live], tokens[live], drafts[live], accepted[live], finished)
@@ -71,19 +71,8 @@ class OverlappedScheduler(Scheduler):
         at, _ = self._find(rows)
         ended = at[running.over[at] >= 0]
         finished: list[int] = running.row[ended].tolist()
-        self.num_emitted[finished] = running.cursor[ended] - self.table.output_offset[finished]
         flying = np.concatenate([entry[0] for entry in self._in_flight.values()] or [rows[:0]])
         running.lag[ended] = 0
         running.drafts[ended] = 0
-        self._retire(ended[~np.isin(running.row[ended], flying)])
+        self._remove(ended[~np.isin(running.row[ended], flying)])
         return finished
-
-    def _retire(self, at: Ints) -> None:
-        if not len(at):
-            return
-        running = self.running
-        self.pool.give_back(int(running.slots[at].sum()) // self.config.block_size)
-        keep = np.ones(running.count, np.bool_)
-        keep[at] = False
-        running.keep(np.flatnonzero(keep))
-        self._head_blocked = False

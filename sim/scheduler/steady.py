@@ -18,7 +18,7 @@ class SteadyRun:
     """The next steps of an unchanging batch of n requests with k drafts each.
 
     Attributes:
-        cursor: (steps + 1, n) flat output position at which each step's chunk starts; the last row follows the last step.
+        cursor: (steps + 1, n) flat output position where each step's chunk starts; the last row is after the last step.
         known_tokens: (steps,) sum of known tokens before each step.
         blocks_used: (steps,) blocks of the pool held during each step.
         num_draft_tokens: k.

@@ -10,7 +10,7 @@ import simpy
 
 from sim.scheduler.overlapped import OverlappedScheduler
 from sim.scheduler.plan import StepPlan
-from sim.server.recorder import StepCost
+from sim.server.pricing import StepCost
 from sim.server.server import Server
 
 
@@ -43,12 +43,12 @@ class OverlappedServer(Server):
     def _schedule(self) -> StepPlan | None:
         """The next plan, or None when nothing can run yet."""
         plan = self._scheduler.schedule()
-        self._retire(self._scheduler.take_rejected())
+        self._retire(self._scheduler.waiting.take_rejected())
         return plan if plan.forward.num_tokens else None
 
     def _overlap(self, plan: StepPlan) -> StepCost:
         """Host time hides behind the GPU; only what sticks out is counted."""
-        cost = self._price(plan.forward, plan.drafting_seqs, plan.drafting_kv, plan.k_next)
+        cost = self._pricer.price(plan.forward, plan.drafting_seqs, plan.drafting_kv, plan.k_next)
         gpu_ns = cost.draft_ns + cost.target_ns
         host_ns = max(0, cost.host_ns - gpu_ns)
         return StepCost(max(1, gpu_ns + host_ns), cost.draft_ns, cost.target_ns, host_ns, cost.price)

@@ -8,19 +8,10 @@ from numpy.typing import NDArray
 from sim.cost.base import PassPrice
 from sim.metrics.record import RequestRecord, RunRecord, Status, StepRecord
 from sim.scheduler.schedule import Scheduler
+from sim.server.pricing import StepCost
 from sim.workload.requests import RequestTable
 
 Ints = NDArray[np.int64]
-
-
-class StepCost(NamedTuple):
-    """Duration of one engine step in integer nanoseconds, and the price of its target pass."""
-
-    total_ns: int
-    draft_ns: int
-    target_ns: int
-    host_ns: int
-    price: PassPrice
 
 
 class StepFacts(NamedTuple):
@@ -91,7 +82,7 @@ class Recorder:
         accepted[started] = np.minimum(scheduler.tape.accepted[started], self._drafted[started])
         return RunRecord(
             requests=self._requests(scheduler),
-            steps=self._steps(started, accepted, self._chunk_lengths(started)),
+            steps=self._steps(started, accepted, self._chunk_lengths(started, scheduler)),
             emission_step=self._emission_step,
             drafted=self._drafted,
             accepted=accepted,
@@ -99,11 +90,12 @@ class Recorder:
             block_size=scheduler.pool.block_size,
         )
 
-    def _chunk_lengths(self, started: Ints) -> Ints:
-        """Tokens of each chunk: up to the next chunk of the same request, or to the end of its output."""
-        offset, length = self._table.output_offset, self._table.output_tokens
-        row = np.searchsorted(offset, started, side="right") - 1
-        end = offset[row] + length[row]
+    def _chunk_lengths(self, started: Ints, scheduler: Scheduler) -> Ints:
+        """Tokens of each chunk: up to the next chunk of the same request, or to the last token it emitted."""
+        offset, running = self._table.output_offset, scheduler.running
+        end = offset + scheduler.num_emitted
+        end[running.row] = running.cursor
+        end = end[np.searchsorted(offset, started, side="right") - 1]
         following = np.append(started[1:], self._table.num_positions)
         lengths: Ints = np.minimum(following, end) - started
         return lengths
@@ -113,11 +105,11 @@ class Recorder:
         step_end = np.array([time[0] + time[1] for time in self._times], np.int64)
         first = self._emission_step[table.output_offset] if n else np.zeros(0, np.int32)
         last = np.maximum.reduceat(self._emission_step, table.output_offset) if n else first
-        finished = scheduler.num_emitted >= np.minimum(
+        finished = scheduler.waiting.num_emitted >= np.minimum(
             table.output_tokens, scheduler.config.max_model_len - table.prompt_tokens
         )
         status = np.full(n, Status.UNFINISHED, np.int8)
-        status[scheduler.rejected] = Status.REJECTED
+        status[scheduler.waiting.rejected] = Status.REJECTED
         status[finished & (last >= 0)] = Status.FINISHED
         done = status == Status.FINISHED
         return RequestRecord(

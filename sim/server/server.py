@@ -1,16 +1,17 @@
-"""The server: the one place where simulated time passes. One SimPy event per engine step, or per run of steady steps."""
+"""The server: where simulated time passes. One SimPy event per engine step, or per run of steady steps."""
 
 from collections.abc import Generator, Iterable
 from typing import Any
 
 import simpy
 
-from sim.cost.base import BoundCost, ForwardPass
+from sim.cost.base import BoundCost
 from sim.scheduler.plan import StepPlan
 from sim.scheduler.schedule import Scheduler
 from sim.scheduler.steady import steady_run
-from sim.server.recorder import Recorder, StepCost, StepFacts
-from sim.speculation.base import Drafter, DraftWork
+from sim.server.pricing import StepPricer
+from sim.server.recorder import Recorder, StepFacts
+from sim.speculation.base import Drafter
 
 #: Steady steps computed at once at most: longer runs win nothing more and waste work when they are cut short.
 MAX_LEAP = 64
@@ -37,8 +38,8 @@ class Server:
         recorder: Recorder,
         leap: bool = True,
     ) -> None:
-        self._env, self._scheduler, self._cost, self._drafter, self._recorder = env, scheduler, cost, drafter, recorder
-        self._may_leap, self._last_step_ns = leap, 1
+        self._env, self._scheduler, self._recorder, self._may_leap = env, scheduler, recorder, leap
+        self._pricer = StepPricer(cost, drafter)
         self._done: dict[int, simpy.Event] = {}
         self._wake = env.event()
         env.process(self._serve())
@@ -62,10 +63,10 @@ class Server:
             if leapt_ns := self._leap():
                 yield env.timeout(leapt_ns)
             plan = scheduler.schedule()
-            self._retire(scheduler.take_rejected())
+            self._retire(scheduler.waiting.take_rejected())
             if not plan.forward.num_tokens:
                 continue
-            cost = self._price(plan.forward, plan.drafting_seqs, plan.drafting_kv, plan.k_next)
+            cost = self._pricer.price(plan.forward, plan.drafting_seqs, plan.drafting_kv, plan.k_next)
             start, facts = int(env.now), self._facts(plan)
             self._recorder.admitted(plan.admitted, start)
             yield env.timeout(cost.total_ns)
@@ -78,14 +79,14 @@ class Server:
         """Take steady steps until a decision is due or something else happens; returns the nanoseconds they last."""
         start = now = int(self._env.now)
         until = self._env.peek()
-        likely = min(MAX_LEAP, (until - now) // self._last_step_ns + 1)
+        likely = min(MAX_LEAP, (until - now) // self._pricer.last_step_ns + 1)
         run = steady_run(self._scheduler, int(likely)) if self._may_leap else None
         if run is None:
             return 0
         n, k, waiting, taken = run.num_seqs, run.num_draft_tokens, len(self._scheduler.waiting), 0
         while now < until and taken < len(run):
             forward = run.forward(taken)
-            cost = self._price(forward, run.drafting_seqs, run.known_tokens[taken], k)
+            cost = self._pricer.price(forward, run.drafting_seqs, run.known_tokens[taken], k)
             facts = StepFacts(n, n, 0, forward.num_tokens, n * k, k, n, waiting, run.blocks_used[taken], 0)
             self._recorder.step(now, cost, facts)
             now += cost.total_ns
@@ -93,14 +94,6 @@ class Server:
         self._recorder.emissions(run.cursor[:taken], k, taken)
         run.commit(taken)
         return now - start
-
-    def _price(self, forward: ForwardPass, drafting_seqs: int, drafting_kv: int, k_next: int) -> StepCost:
-        price = self._cost.target.price(forward)
-        target_ns = round(price.seconds * 1e9)
-        draft_ns = round(self._drafter.draft_seconds(DraftWork(forward, drafting_seqs, drafting_kv, k_next)) * 1e9)
-        host_ns = round(self._cost.host.seconds(forward.num_seqs) * 1e9)
-        self._last_step_ns = max(1, target_ns + draft_ns + host_ns)
-        return StepCost(self._last_step_ns, draft_ns, target_ns, host_ns, price)
 
     def _facts(self, plan: StepPlan) -> StepFacts:
         scheduler, forward = self._scheduler, plan.forward

@@ -1,4 +1,4 @@
-"""A speculation method: what it drafts with, what that costs, what memory and KV slots it takes. Contract of this folder.
+"""A speculation method: what it drafts with, and what that costs in time, memory and KV slots. Contract of this folder.
 
 The spec is spelled like vLLM's `--speculative-config`, so that a config can be pasted. `Plain` is the zero: it drafts
 no tokens and costs nothing.
@@ -22,7 +22,7 @@ class DraftWork(NamedTuple):
             pass, prompt chunks included (rejected drafts stay as padding: vLLM `eagle.py`).
         num_seqs: sequences that get new drafts: those that emitted a token in this step and speculate.
         kv_tokens: sum of their context lengths.
-        num_draft_tokens: K, drafts per sequence; 0 still runs the first pass of a loaded drafter, to keep its KV in step.
+        num_draft_tokens: K, drafts per sequence; 0 still runs the first pass of a loaded drafter: its KV stays in step.
     """
 
     target: ForwardPass
@@ -61,6 +61,10 @@ class SpeculationMethod(Spec):
     def draft_length(self) -> DraftLength:
         """The rule that picks K for the next step."""
         raise NotImplementedError
+
+    def drafter_tensor_parallel_size(self, tensor_parallel_size: int) -> int:
+        """GPUs the drafter is sharded over, given the target's; the target's unless the config says otherwise."""
+        return tensor_parallel_size
 
     def drafter_model(self, target: Model, base_dir: Path) -> Model | None:
         """Shape of the network that drafts, or None when there is none (n-gram, plain).

@@ -63,9 +63,13 @@ class ChainMethod(SpeculationMethod):
 
 
 class AutoregressiveMethod(ChainMethod):
-    """A chain drafted by a network: one pass over everything the target just processed, then K - 1 passes of one token."""
+    """A chain drafted by a network: one pass over all that the target just processed, then K - 1 passes of one token."""
 
     draft_tensor_parallel_size: PositiveCount | None = None
+
+    def drafter_tensor_parallel_size(self, tensor_parallel_size: int) -> int:
+        """`draft_tensor_parallel_size`, which vLLM allows to be 1 or the target's."""
+        return self.draft_tensor_parallel_size or tensor_parallel_size
 
     def bind(self, deployment: Deployment, cost: BoundCost) -> Drafter:
         """Price the passes on the deployment."""

@@ -1,4 +1,4 @@
-"""EAGLE and EAGLE-3: one decoder layer on the target's hidden states, KV of one layer (arXiv 2401.15077, 2503.01840)."""
+"""EAGLE and EAGLE-3: one decoder layer on the target's hidden states (arXiv 2401.15077, 2503.01840)."""
 
 from pathlib import Path
 from typing import Literal

@@ -1,4 +1,4 @@
-"""N-gram prompt lookup: a CPU search of the request's own tokens; where nothing matches, nothing is drafted or verified."""
+"""N-gram prompt lookup: a CPU search of the request's own tokens; no match, nothing drafted, nothing verified."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +17,8 @@ from sim.speculation.chain import ChainMethod
 class Ngram(ChainMethod):
     """`{method: ngram, num_speculative_tokens: 3}`.
 
-    Which steps find a match comes from the acceptance model (`ngram_markov`, `sequence_replay`, or any other kind, which
-    then drafts at every step). `prompt_lookup_min` and `prompt_lookup_max` therefore have no effect.
+    Which steps find a match comes from the acceptance model (`ngram_markov`, `sequence_replay`, or any other kind,
+    which then drafts at every step). `prompt_lookup_min` and `prompt_lookup_max` therefore have no effect.
 
     Attributes:
         lookup_base_us: CPU time per step.

@@ -1,0 +1,163 @@
+"""Specs -> live objects -> one simulated run. Used by `experiment`, `report`-free tests and the linter."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import simpy
+
+from sim.acceptance.base import AcceptanceModel, Tape
+from sim.cost.base import BoundCost
+from sim.deployment import Deployment, plan_deployment
+from sim.errors import InvariantError, ScenarioError
+from sim.metrics.record import RunRecord
+from sim.rng import Streams
+from sim.scenario.arms import Arm
+from sim.scenario.engine import EngineArgs
+from sim.scenario.schema import Scenario
+from sim.scheduler.overlapped import OverlappedScheduler
+from sim.scheduler.plan import SchedulerConfig
+from sim.scheduler.schedule import Scheduler
+from sim.server.overlapped import OverlappedServer
+from sim.server.recorder import Recorder
+from sim.server.server import Server
+from sim.speculation.base import Drafter
+from sim.workload.requests import RequestTable
+
+
+def resolved(limit: int | None) -> int:
+    """A limit that `EngineArgs.resolved` has filled in."""
+    if limit is None:
+        raise InvariantError("an engine limit was left unresolved")
+    return limit
+
+
+@dataclass(frozen=True, slots=True)
+class ArmSetup:
+    """One arm of a scenario, bound: everything but the requests.
+
+    Attributes:
+        engine: engine arguments with every default filled in.
+        deployment: memory budget and KV pool.
+        cost: prices of the passes.
+        drafter: cost of drafting.
+        arm: the spec.
+    """
+
+    engine: EngineArgs
+    deployment: Deployment
+    cost: BoundCost
+    drafter: Drafter
+    arm: Arm
+
+    @property
+    def scheduler_config(self) -> SchedulerConfig:
+        """Limits of the scheduler."""
+        engine, deployment = self.engine, self.deployment
+        return SchedulerConfig(
+            max_num_seqs=resolved(engine.max_num_seqs),
+            max_num_scheduled_tokens=resolved(engine.max_num_scheduled_tokens),
+            max_model_len=resolved(engine.max_model_len),
+            block_size=engine.block_size,
+            num_blocks=deployment.num_kv_blocks,
+            lookahead_tokens=self.arm.speculative_config.lookahead_tokens,
+            long_prefill_token_threshold=engine.long_prefill_token_threshold,
+            enable_chunked_prefill=engine.enable_chunked_prefill,
+            scheduler_reserve_full_isl=engine.scheduler_reserve_full_isl,
+            watermark=engine.watermark,
+        )
+
+
+def set_up(scenario: Scenario, arm: str, base_dir: Path) -> ArmSetup:
+    """Bind one arm: catalogue look-ups, memory, prices.
+
+    Raises:
+        ScenarioError: a name is not in the catalogue, or the cost model cannot price the deployment.
+        CapacityError: the model and the drafter do not fit the GPUs.
+    """
+    spec = scenario.arms[arm]
+    gpu, target = scenario.hardware.load(), scenario.model.load(base_dir)
+    engine = scenario.engine.resolved(gpu, target.max_model_len)
+    method = spec.speculative_config
+    deployment = plan_deployment(
+        target,
+        method.drafter_model(target, base_dir),
+        gpu,
+        tensor_parallel_size=engine.tensor_parallel_size,
+        drafter_tensor_parallel_size=method.drafter_tensor_parallel_size(engine.tensor_parallel_size),
+        weight_dtype=scenario.model.weight_dtype,
+        drafter_weight_dtype="auto",
+        kv_cache_dtype=scenario.model.kv_cache_dtype,
+        block_size=engine.block_size,
+        gpu_memory_utilization=engine.gpu_memory_utilization,
+        max_num_batched_tokens=resolved(engine.max_num_batched_tokens),
+        max_num_seqs=resolved(engine.max_num_seqs),
+        max_model_len=scenario.engine.max_model_len,
+        num_gpu_blocks_override=engine.num_gpu_blocks_override,
+    )
+    if scenario.engine.max_model_len is None:  # not stated: the model's own length, or what fits
+        fits = min(resolved(engine.max_model_len), deployment.num_kv_tokens)
+        engine = engine.model_copy(update={"max_model_len": fits})
+    cost = scenario.cost_model.bind(deployment)
+    return ArmSetup(engine, deployment, cost, method.bind(deployment, cost), spec)
+
+
+def draw_tape(arm: Arm, requests: RequestTable, streams: Streams) -> Tape:
+    """The arm's acceptance on these requests; requests of a class with an acceptance of its own follow that one."""
+    k = arm.speculative_config.max_draft_tokens
+    if not k:
+        return Tape(np.zeros(requests.num_positions, np.uint8))
+    if arm.acceptance is None:
+        raise ScenarioError("an arm that speculates must state its acceptance")
+    tape = arm.acceptance.tape(requests, k, streams)
+    for name, model in arm.class_acceptance.items():
+        tape = _overlay(tape, model, requests.class_names.index(name), requests, k, streams)
+    tape.check()
+    return tape
+
+
+def _overlay(
+    tape: Tape, model: AcceptanceModel, class_id: int, requests: RequestTable, k: int, streams: Streams
+) -> Tape:
+    other = model.tape(requests, k, streams)
+    there = np.repeat(requests.class_id == class_id, requests.output_tokens)
+    accepted = np.where(there, other.accepted, tape.accepted)
+    if tape.proposed is None and other.proposed is None:
+        return Tape(accepted)
+    always = np.full(requests.num_positions, k, np.uint8)
+    mine = always if tape.proposed is None else tape.proposed
+    theirs = always if other.proposed is None else other.proposed
+    return Tape(accepted, np.where(there, theirs, mine))
+
+
+def simulate(scenario: Scenario, arm: str, replicate: int, base_dir: Path, *, leap: bool = True) -> RunRecord:
+    """Run one arm of one cell (a scenario without anything left to vary) and return its columns.
+
+    Args:
+        scenario: what to run.
+        arm: name of the arm.
+        replicate: which random numbers; all arms of a replicate meet the same requests and the same text.
+        base_dir: folder that relative file names start from.
+        leap: let the server take runs of steady steps at once (same results, faster).
+
+    Raises:
+        ScenarioError, CapacityError: as `set_up`, and for unreadable traces.
+        InvariantError: a law of the simulation was broken.
+    """
+    streams = Streams(scenario.seed, replicate)
+    requests = scenario.workload.requests(streams, base_dir)
+    setup = set_up(scenario, arm, base_dir)
+    tape = draw_tape(setup.arm, requests, streams)
+    draft_length = setup.arm.speculative_config.draft_length
+    env, recorder = simpy.Environment(), Recorder(requests)
+    if setup.engine.async_scheduling:
+        ahead = OverlappedScheduler(setup.scheduler_config, requests, tape, draft_length)
+        scheduler: Scheduler = ahead
+        server: Server = OverlappedServer(env, ahead, setup.cost, setup.drafter, recorder)
+    else:
+        scheduler = Scheduler(setup.scheduler_config, requests, tape, draft_length)
+        server = Server(env, scheduler, setup.cost, setup.drafter, recorder, leap)
+    env.process(scenario.workload.arrivals.drive(env, range(len(requests)), requests.arrival_ns, server.submit))
+    env.run()
+    scheduler.check()
+    return recorder.record(scheduler)

@@ -1,0 +1,136 @@
+"""The waiting requests: who may queue, who is admitted to the running list, and who can never run.
+
+Phase B of fidelity.md 1.2 (vLLM V1 `scheduler.py`): first come, first served; the head of the queue blocks the line.
+"""
+
+from collections import deque
+
+import numpy as np
+
+from sim.errors import CapacityError
+from sim.kv_cache.block_pool import BlockPool
+from sim.scheduler.plan import SchedulerConfig
+from sim.scheduler.running import Running
+from sim.workload.requests import RequestTable
+
+#: A request preempted this often without a new token stops the run: the pool is too small to make progress.
+MAX_FRUITLESS_PREEMPTIONS = 1000
+
+
+class Waiting:
+    """The queue in front of a running list.
+
+    Attributes:
+        num_emitted: (N,) output tokens of every request that is not running.
+        rejected: rows that can never run, in the order they were found out.
+        blocked: the head was turned away, and nothing has been freed since.
+    """
+
+    def __init__(self, config: SchedulerConfig, table: RequestTable, pool: BlockPool, running: Running) -> None:
+        self._config, self._pool, self._running = config, pool, running
+        self._queue: deque[int] = deque()
+        self.num_emitted = np.zeros(len(table), np.int64)
+        self.rejected: list[int] = []
+        self._rejected_late: list[int] = []
+        self.blocked = False
+        self._fruitless: dict[int, tuple[int, int]] = {}
+        self._prompt = table.prompt_tokens.tolist()
+        self._offset = table.output_offset.tolist()
+        # A request also ends when its known tokens reach max_model_len.
+        self._output = np.minimum(table.output_tokens, config.max_model_len - table.prompt_tokens).tolist()
+        self._speculates = table.speculate.astype(np.int64).tolist()
+        self._watermark_blocks = int(config.watermark * config.num_blocks)
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def rows(self) -> set[int]:
+        """Rows that wait."""
+        return set(self._queue)
+
+    def add(self, row: int) -> bool:
+        """Queue a new request; False when it can never run."""
+        prompt = self._prompt[row]
+        if prompt >= self._config.max_model_len or not self._can_ever_run(prompt):
+            self.rejected.append(row)
+            return False
+        self._queue.append(row)
+        return True
+
+    def put_back(self, row: int, cursor: int) -> None:
+        """Queue a preempted request at the front; it keeps the output it has.
+
+        Raises:
+            CapacityError: it has been preempted over and over without a new token.
+        """
+        emitted = self.num_emitted[row] = cursor - self._offset[row]
+        seen, times = self._fruitless.get(row, (emitted, 0))
+        self._fruitless[row] = (emitted, times + 1 if seen == emitted else 1)
+        if self._fruitless[row][1] > MAX_FRUITLESS_PREEMPTIONS:
+            raise CapacityError(
+                f"request {row} was preempted {MAX_FRUITLESS_PREEMPTIONS} times without a new token: "
+                f"the KV pool of {self._pool.num_blocks} blocks is too small for this load"
+            )
+        self._queue.appendleft(row)
+        self.blocked = False
+
+    def take_rejected(self) -> list[int]:
+        """Rows given up since the last call: preempted requests that have outgrown the pool."""
+        late, self._rejected_late = self._rejected_late, []
+        self.rejected += late
+        return late
+
+    def admit(self, budget: int, busy: bool) -> tuple[list[int], list[int]]:
+        """Move requests from the head of the queue to the running list until something is short.
+
+        Args:
+            budget: tokens left in this step.
+            busy: another request is scheduled in this step, so the watermark counts.
+
+        Returns:
+            Rows admitted and the tokens granted to each.
+        """
+        rows: list[int] = []
+        granted: list[int] = []
+        while self._queue and budget > 0 and self._running.count < self._config.max_num_seqs:
+            row = self._queue[0]
+            if not self._can_ever_run(self._known(row)):
+                self._rejected_late.append(self._queue.popleft())
+                continue
+            tokens = self._admission_tokens(row, budget, busy or bool(rows))
+            if tokens == 0:
+                self.blocked = True
+                break
+            self._admit(self._queue.popleft(), tokens)
+            rows.append(row)
+            granted.append(tokens)
+            budget -= tokens
+        return rows, granted
+
+    def _known(self, row: int) -> int:
+        return int(self._prompt[row] + self.num_emitted[row])
+
+    def _can_ever_run(self, known: int) -> bool:
+        """Whether an empty engine could prefill `known` tokens."""
+        config = self._config
+        whole = config.enable_chunked_prefill or bool(config.long_prefill_token_threshold)
+        return self._pool.blocks_for(known) <= config.num_blocks and (whole or known <= config.max_num_scheduled_tokens)
+
+    def _admission_tokens(self, row: int, budget: int, busy: bool) -> int:
+        """Tokens the head of the queue would get now; 0 when it has to wait."""
+        config, pool, known = self._config, self._pool, self._known(row)
+        tokens = min(known, config.long_prefill_token_threshold or known)
+        if tokens > budget and not config.enable_chunked_prefill:
+            return 0
+        tokens = min(tokens, budget)
+        needed = pool.blocks_for(known if config.scheduler_reserve_full_isl else tokens)
+        reserve = self._watermark_blocks if busy else 0
+        return tokens if needed + reserve <= pool.free else 0
+
+    def _admit(self, row: int, tokens: int) -> None:
+        blocks = self._pool.blocks_for(tokens)
+        self._pool.take(blocks)
+        emitted, slots = int(self.num_emitted[row]), blocks * self._config.block_size
+        known = self._prompt[row] + emitted
+        cursor, over = self._offset[row] + emitted, emitted - self._output[row]
+        self._running.append((known, cursor, over, known, 0, slots, row, self._speculates[row], 0))
