@@ -61,5 +61,5 @@ def mean_decode_context(run: Measured) -> float:
     Every output token counts once, so long outputs weigh more: the average a decode step meets.
     """
     prompt = run.record.requests.prompt_tokens.astype(np.float64)
-    output = run.record.requests.output_tokens.astype(np.float64)
-    return float((output * (prompt + (output - 1) / 2)).sum() / output.sum())
+    output = run.record.requests.emitted_tokens.astype(np.float64)
+    return float((output * (prompt + (output - 1) / 2)).sum() / max(output.sum(), 1.0))

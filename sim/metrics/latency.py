@@ -35,8 +35,8 @@ def latencies(record: RunRecord) -> Latencies:
     finished = rows.status == Status.FINISHED
     ttft = _ms_since(rows.first_token_ns, rows.arrival_ns)
     e2el = np.where(finished, _ms_since(rows.finish_ns, rows.arrival_ns), np.nan)
-    several = rows.output_tokens > 1
-    tpot = np.where(several, (e2el - ttft) / np.maximum(rows.output_tokens - 1, 1), np.nan)
+    several = rows.emitted_tokens > 1
+    tpot = np.where(several, (e2el - ttft) / np.maximum(rows.emitted_tokens - 1, 1), np.nan)
     return Latencies(ttft, tpot, e2el, _ms_since(rows.first_scheduled_ns, rows.arrival_ns))
 
 
@@ -89,7 +89,7 @@ def chunks(record: RunRecord) -> Chunks:
     row = np.repeat(np.arange(len(rows.output_tokens)), rows.output_tokens)[at]
     step = record.emission_step[at].astype(np.int64)
     accepted = record.accepted[at].astype(np.int64)
-    left = rows.output_offset[row] + rows.output_tokens[row] - at
+    left = rows.output_offset[row] + rows.emitted_tokens[row] - at
     end_ns = (record.steps.start_ns + record.steps.duration_ns)[step]
     drafted = record.drafted[at].astype(np.int64)
     return Chunks(row, step, end_ns, np.minimum(accepted + 1, left), drafted, accepted, len(rows.output_tokens))

@@ -29,6 +29,8 @@ class RequestRecord:
 
     Attributes:
         prompt_tokens, output_tokens: as in the request table.
+        emitted_tokens: output tokens handed out; fewer than `output_tokens` when max_model_len cut the output short, or
+            when the request did not finish.
         output_offset: where the row starts in the flat arrays of `RunRecord`.
         class_id: traffic class.
         arrival_ns: when it was submitted to the server.
@@ -42,6 +44,7 @@ class RequestRecord:
 
     prompt_tokens: Ints
     output_tokens: Ints
+    emitted_tokens: Ints
     output_offset: Ints
     class_id: Ints
     arrival_ns: Ints

@@ -31,7 +31,7 @@ def request_columns(run: Measured, class_names: tuple[str, ...]) -> Columns:
         "first_token_s": _seconds(rows.first_token_ns),
         "finish_s": _seconds(rows.finish_ns),
         "prompt_tokens": rows.prompt_tokens,
-        "output_tokens": rows.output_tokens,
+        "output_tokens": rows.emitted_tokens,
         "cached_tokens": np.zeros(num, np.int64),
         "ttft_ms": times.ttft,
         "tpot_ms": times.tpot,

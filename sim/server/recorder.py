@@ -92,13 +92,18 @@ class Recorder:
 
     def _chunk_lengths(self, started: Ints, scheduler: Scheduler) -> Ints:
         """Tokens of each chunk: up to the next chunk of the same request, or to the last token it emitted."""
-        offset, running = self._table.output_offset, scheduler.running
-        end = offset + scheduler.num_emitted
-        end[running.row] = running.cursor
-        end = end[np.searchsorted(offset, started, side="right") - 1]
+        offset = self._table.output_offset
+        end = (offset + self._emitted(scheduler))[np.searchsorted(offset, started, side="right") - 1]
         following = np.append(started[1:], self._table.num_positions)
         lengths: Ints = np.minimum(following, end) - started
         return lengths
+
+    def _emitted(self, scheduler: Scheduler) -> Ints:
+        """Output tokens that each request handed out."""
+        emitted: Ints = scheduler.waiting.num_emitted.copy()
+        running = scheduler.running
+        emitted[running.row] = running.cursor - self._table.output_offset[running.row]
+        return emitted
 
     def _requests(self, scheduler: Scheduler) -> RequestRecord:
         table, n = self._table, len(self._table)
@@ -115,6 +120,7 @@ class Recorder:
         return RequestRecord(
             prompt_tokens=table.prompt_tokens,
             output_tokens=table.output_tokens,
+            emitted_tokens=self._emitted(scheduler),
             output_offset=table.output_offset,
             class_id=table.class_id,
             arrival_ns=self._arrival,
