@@ -148,12 +148,15 @@ def _message(layout: Layout, memory: MemoryBudget, what: str, needed_tokens: int
 
 
 def _hint(layout: Layout, needed_tokens: int) -> str:
-    """Single changes that would make it fit."""
+    """Single changes that would make it fit: the smallest group, another format, more of the memory, less context."""
     larger = [layout.on(tp) for tp in (2, 4, 8, 16, 32) if tp > layout.tensor_parallel_size]
-    candidates = [(f"tensor_parallel_size: {other.tensor_parallel_size}", other) for other in larger if other.splits()]
-    candidates.append(("weight_dtype: fp8", replace(layout, weight_dtype="fp8")))
-    candidates.append(("gpu_memory_utilization: 0.95", replace(layout, gpu_memory_utilization=0.95)))
-    options = [text for text, other in candidates if other.kv_tokens() >= max(1, needed_tokens)]
-    if tokens := layout.kv_tokens():
-        options.append(f"max_model_len: {tokens}")
-    return f"Any of these would fit: {', '.join(options)}." if options else "No single change of the engine's fits it."
+    changes = {f"tensor_parallel_size: {other.tensor_parallel_size}": other for other in larger if other.splits()}
+    if layout.gpu.fp8:
+        changes["weight_dtype: fp8"] = replace(layout, weight_dtype="fp8")
+    changes["gpu_memory_utilization: 0.95"] = replace(layout, gpu_memory_utilization=0.95)
+    fits = [text for text, other in changes.items() if other.kv_tokens() >= max(1, needed_tokens)]
+    fits = [text for text in fits if not text.startswith("tensor")] + [text for text in fits if "tensor" in text][:1]
+    fits += [f"max_model_len: {tokens}"] if (tokens := layout.kv_tokens()) else []
+    return (
+        f"Any of these would fit: {', '.join(fits)}." if fits else "No single change of the engine's arguments helps."
+    )

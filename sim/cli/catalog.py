@@ -29,31 +29,33 @@ def catalog(kind: str, entry: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(found[0] if entry else found, indent=2))
     elif entry:
-        click.echo("\n".join(f"{key + ':':<26} {_plain(value)}" for key, value in found[0].items() if value != ""))
+        click.echo(_facts_text(found[0]))
     else:
         _print_table(_GPU_COLUMNS if kind == "gpus" else _MODEL_COLUMNS, found)
 
 
 def _entries(kind: str, entry: str | None) -> list[Facts]:
     if kind == "gpus":
-        return [_gpu_facts(name, find_gpu(name)) for name in ([entry] if entry else gpu_ids())]
-    return [_model_facts(name, find_model(name, Path.cwd())) for name in ([entry] if entry else model_ids())]
+        return [_gpu_facts(find_gpu(name)) for name in ([entry] if entry else gpu_ids())]
+    return [_model_facts(find_model(name, Path.cwd())) for name in ([entry] if entry else model_ids())]
 
 
-def _gpu_facts(name: str, gpu: Gpu) -> Facts:
+def _gpu_facts(gpu: Gpu) -> Facts:
     return {
-        "id": name,
+        "id": gpu.name.lower(),
         **gpu.model_dump(mode="json"),
         "memory_gib": round(gpu.memory / 2**30, 2),
         "memory_bandwidth_tb_s": gpu.memory_bandwidth / 1e12,
+        "l2_mb": gpu.l2 / 1e6,
         "link_gb_s": gpu.link_bandwidth / 1e9,
+        "pcie_gb_s": gpu.pcie_bandwidth / 1e9,
         **{f"{dtype}_tflops": getattr(gpu, dtype) / 1e12 for dtype in ("bf16", "fp8", "fp4", "int8")},
     }
 
 
-def _model_facts(name: str, model: Model) -> Facts:
+def _model_facts(model: Model) -> Facts:
     return {
-        "id": name,
+        "id": model.name.lower(),
         **model.model_dump(mode="json"),
         "attention": ("MLA" if model.is_mla else "GQA") + (f", window {model.window}" if model.window else ""),
         "parameters_billion": round(model.num_parameters / 1e9, 2),
@@ -87,6 +89,18 @@ _MODEL_COLUMNS = {
     "max_model_len": "max_model_len",
     "mtp_layers": "MTP",
 }
+
+
+#: Shown in a readable unit, or only of interest to drafters: left out of the text (the JSON has everything).
+_RAW = {
+    *("bf16", "fp8", "fp4", "int8", "memory", "memory_bandwidth", "l2", "link_bandwidth", "pcie_bandwidth"),
+    *("has_lm_head", "has_embedding", "full_attn_every"),
+}
+
+
+def _facts_text(facts: Facts) -> str:
+    shown = {key: value for key, value in facts.items() if key not in _RAW and (value or value is False)}
+    return "\n".join(f"{key + ':':<24} {_plain(value)}" for key, value in shown.items())
 
 
 def _print_table(columns: dict[str, str], rows: Sequence[Facts]) -> None:

@@ -39,7 +39,8 @@ def with_overrides(gpu: Gpu, overrides: Mapping[str, object]) -> Gpu:
         changed = Gpu.model_validate(gpu.model_dump() | known)
     except ValidationError as error:
         problems += [
-            Problem("", ".".join(("hardware.overrides", *map(str, e["loc"]))), e["msg"]) for e in error.errors()
+            Problem("", ".".join(("hardware.overrides", *map(str, e["loc"]))), e["msg"].removeprefix("Value error, "))
+            for e in error.errors()
         ]
     if problems:
         raise ScenarioError(problems)

@@ -75,9 +75,8 @@ def parse_hf_config(config: Mapping[str, Any], name: str, source: str) -> Model:
     try:
         return Model.model_validate({"name": name, "source": source, "weight_dtype": dtype, **shape})
     except ValidationError as error:
-        raise ScenarioError(
-            [Problem(source, ".".join(map(str, e["loc"])), f"this configuration: {e['msg']}") for e in error.errors()]
-        ) from error
+        messages = (e["msg"].removeprefix("Value error, ") for e in error.errors())
+        raise ScenarioError([Problem(source, "", f"cannot be simulated: {message}") for message in messages]) from error
 
 
 def _attention(fields: Fields) -> dict[str, int]:

@@ -48,7 +48,7 @@ def _quantized(config: Mapping[str, Any]) -> WeightDtype | None:
 def _group(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """Weights of the first group of a compressed-tensors configuration."""
     groups = config.get("config_groups")
-    first = next(iter(groups.values()), {}) if isinstance(groups, dict) else {}
+    first: object = next(iter(groups.values()), None) if isinstance(groups, dict) else None
     weights = first.get("weights") if isinstance(first, dict) else None
     return weights if isinstance(weights, dict) else {}
 
