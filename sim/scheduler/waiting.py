@@ -23,7 +23,7 @@ class Waiting:
     Attributes:
         num_emitted: (N,) output tokens of every request that is not running.
         rejected: rows that can never run, in the order they were found out.
-        blocked: the head was turned away, and nothing has been freed since.
+        blocked: the head was turned away for want of blocks, and nothing has been freed since.
     """
 
     def __init__(self, config: SchedulerConfig, table: RequestTable, pool: BlockPool, running: Running) -> None:
@@ -40,6 +40,8 @@ class Waiting:
         self._output = np.minimum(table.output_tokens, config.max_model_len - table.prompt_tokens).tolist()
         self._speculates = table.speculate.astype(np.int64).tolist()
         self._watermark_blocks = int(config.watermark * config.num_blocks)
+        # Otherwise what the head needs depends on the budget left over, which changes from step to step.
+        self._blocked_by_blocks_alone = config.scheduler_reserve_full_isl and config.enable_chunked_prefill
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -99,7 +101,7 @@ class Waiting:
                 continue
             tokens = self._admission_tokens(row, budget, busy or bool(rows))
             if tokens == 0:
-                self.blocked = True
+                self.blocked = self._blocked_by_blocks_alone
                 break
             self._admit(self._queue.popleft(), tokens)
             rows.append(row)
@@ -113,8 +115,9 @@ class Waiting:
     def _can_ever_run(self, known: int) -> bool:
         """Whether an empty engine could prefill `known` tokens."""
         config = self._config
-        whole = config.enable_chunked_prefill or bool(config.long_prefill_token_threshold)
-        return self._pool.blocks_for(known) <= config.num_blocks and (whole or known <= config.max_num_scheduled_tokens)
+        chunk = min(known, config.long_prefill_token_threshold or known)
+        in_budget = config.enable_chunked_prefill or chunk <= config.max_num_scheduled_tokens
+        return in_budget and self._pool.blocks_for(known) <= config.num_blocks
 
     def _admission_tokens(self, row: int, budget: int, busy: bool) -> int:
         """Tokens the head of the queue would get now; 0 when it has to wait."""

@@ -13,7 +13,7 @@ import pytest
 
 from sim.acceptance.base import Tape
 from sim.errors import CapacityError
-from sim.scheduler import schedule
+from sim.scheduler import waiting
 from sim.scheduler.plan import SchedulerConfig
 from sim.scheduler.schedule import Scheduler
 from sim.workload.requests import RequestTable
@@ -151,7 +151,7 @@ def production_steps(case: Case) -> Iterator[tuple]:
         rejected = [row for row in case.arrivals.get(step, []) if not s.add(row)]
         plan = s.schedule()
         described = s.describe(plan)
-        dropped = s.take_rejected()
+        dropped = s.waiting.take_rejected()
         emitted = s.commit(plan)
         s.check()
         columns = (emitted.rows.tolist(), emitted.tokens.tolist(), emitted.accepted.tolist())
@@ -181,7 +181,7 @@ def first_difference(case: Case) -> str | None:
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch):
-    monkeypatch.setattr(schedule, "MAX_FRUITLESS_PREEMPTIONS", MAX_FRUITLESS)
+    monkeypatch.setattr(waiting, "MAX_FRUITLESS_PREEMPTIONS", MAX_FRUITLESS)
 
 
 def test_same_schedules_as_the_reference():
