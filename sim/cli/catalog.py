@@ -34,6 +34,9 @@ def catalog(kind: str, entry: str | None, as_json: bool) -> None:
         _print_table(_GPU_COLUMNS if kind == "gpus" else _MODEL_COLUMNS, found)
 
 
+command = catalog
+
+
 def _entries(kind: str, entry: str | None) -> list[Facts]:
     if kind == "gpus":
         return [_gpu_facts(find_gpu(name)) for name in ([entry] if entry else gpu_ids())]
