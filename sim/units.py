@@ -109,6 +109,8 @@ def _needs_unit(dimension: str, unit: str, least: float) -> BeforeValidator:
 _positive, _non_negative = Field(gt=0), Field(ge=0)
 
 Milliseconds = Annotated[float, *_quantity("time", "ms", float), _non_negative]
+Microseconds = Annotated[float, *_quantity("time", "us", float), _non_negative]
+Nanoseconds = Annotated[float, *_quantity("time", "ns", float), _non_negative]
 Seconds = Annotated[float, *_quantity("time", "s", float), _non_negative]
 PerSecond = Annotated[float, *_quantity("rate", "/s", float), _positive]
 Bytes = Annotated[int, *_quantity("bytes", "B", int), _positive, _needs_unit("bytes", "bytes", 1e6)]

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 
 from sim.deployment import Deployment
 from sim.spec import Family, Spec
+from sim.units import Milliseconds
 
 
 class AttentionLoad(NamedTuple):
@@ -102,6 +103,17 @@ class HostOverhead:
         return self.base_s + self.per_request_s * num_seqs
 
 
+class Host(Spec):
+    """CPU time of a step as a scenario writes it: `{base_ms: 0.3, per_request_ms: 0.02}`."""
+
+    base_ms: Milliseconds = 0.0
+    per_request_ms: Milliseconds = 0.0
+
+    def bind(self) -> HostOverhead:
+        """The same in seconds."""
+        return HostOverhead(self.base_ms * 1e-3, self.per_request_ms * 1e-3)
+
+
 @dataclass(frozen=True, slots=True)
 class BoundCost:
     """Everything the server and the drafter need to price a step of one deployment.
@@ -111,7 +123,7 @@ class BoundCost:
         draft: prices passes of the drafter's model; equal to `target` when the deployment has no drafter model.
         host: CPU time per step.
         draft_launch_s: fixed cost of launching one drafter pass (engine-dependent), on top of `draft.price`.
-        profile: id of the fitted parameters, such as `h100_sxm/bf16`, for manifests and badges.
+        profile: id of the fitted parameters, such as `h100-sxm/bf16`, for manifests and badges.
         relative_error: one-sigma relative error of step times: 0.08 calibrated GPU and dtype, 0.15 same generation,
             0.25 otherwise; 0 for models that are exact by definition (`constant`).
     """

@@ -1,0 +1,47 @@
+"""All-reduces of tensor parallelism: two per layer, one-shot or two-shot, whichever is faster (cost-model.md, 3.5)."""
+
+import math
+from typing import NamedTuple
+
+from sim.hardware.gpu import Gpu
+from sim.hardware.profile import ChosenProfile, LinkClass
+
+
+class AllReduce(NamedTuple):
+    """All-reduce of `tokens` rows of the residual stream: the faster of two affine forms; `num_calls` in a pass."""
+
+    num_calls: int
+    one_shot_s: float
+    one_shot_per_token_s: float
+    two_shot_s: float
+    two_shot_per_token_s: float
+
+    def seconds(self, tokens: int) -> float:
+        """Time of all of them in one pass."""
+        if not self.num_calls:
+            return 0.0
+        one_shot = self.one_shot_s + tokens * self.one_shot_per_token_s
+        return self.num_calls * min(one_shot, self.two_shot_s + tokens * self.two_shot_per_token_s)
+
+
+NO_ALL_REDUCE = AllReduce(0, 0.0, 0.0, 0.0, 0.0)
+
+
+def bind_all_reduce(layers: int, hidden: int, num_gpus: int, gpu: Gpu, chosen: ChosenProfile) -> AllReduce:
+    """Two all-reduces a layer of `hidden` 16-bit values per token; none on one GPU."""
+    if num_gpus == 1:
+        return NO_ALL_REDUCE
+    fit = chosen.collective(link_class(gpu), num_gpus)
+    bytes_per_token, link = 2.0 * hidden, gpu.link_bandwidth
+    return AllReduce(
+        num_calls=2 * layers,
+        one_shot_s=math.inf if fit.one_shot_us is None else fit.one_shot_us * 1e-6,
+        one_shot_per_token_s=(num_gpus - 1) * bytes_per_token / (link * fit.one_shot_efficiency),
+        two_shot_s=math.inf if fit.two_shot_us is None else fit.two_shot_us * 1e-6,
+        two_shot_per_token_s=2.0 * (num_gpus - 1) / num_gpus * bytes_per_token / (link * fit.two_shot_efficiency),
+    )
+
+
+def link_class(gpu: Gpu) -> LinkClass:
+    """PCIe hosts behave differently from switched links."""
+    return "pcie" if gpu.link.casefold().startswith("pcie") else "nvlink"

@@ -1,0 +1,178 @@
+"""One model on one tensor-parallel group, priced pass by pass: the roofline with all its op groups."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sim.cost.attention import Attention, AttentionFits, bind_attention
+from sim.cost.base import AttentionLoad, ForwardPass, PassPrice
+from sim.cost.collectives import AllReduce, bind_all_reduce
+from sim.cost.formats import Format, resolve_format
+from sim.cost.gemm import GemmRate, bind_gemm, sum_terms
+from sim.cost.moe import Experts
+from sim.cost.smooth import Terms, smooth_max
+from sim.hardware.gpu import Gpu
+from sim.hardware.profile import UNCERTAIN, ChosenProfile, ElementwiseFit, SamplerFit
+from sim.models.model import LinearShape, Model
+
+NOTHING = PassPrice(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, True)
+
+
+class Elementwise(NamedTuple):
+    """Norms, rotary embedding and activations of all layers."""
+
+    fit: ElementwiseFit
+    layers: int
+    token_s: float
+
+    def seconds(self, tokens: int) -> float:
+        """Time of all layers for `tokens` rows."""
+        traffic = self.fit.traffic_fraction * tokens * self.token_s
+        return self.layers * smooth_max(self.fit.launch_us * 1e-6, traffic, self.fit.smoothness)
+
+
+class Sampler(NamedTuple):
+    """Sampling from the logits; `row_s` is one pass over the float32 logits of a row."""
+
+    fit: SamplerFit
+    row_s: float
+
+    def seconds(self, rows: int) -> float:
+        """Time of sampling `rows` rows."""
+        fit = self.fit
+        spilled = max(0, rows - fit.free_rows) * fit.logit_passes * self.row_s
+        return (fit.launch_us + fit.per_row_us * rows) * 1e-6 + spilled
+
+
+class Body(NamedTuple):
+    """What depends on the number of tokens alone, in seconds."""
+
+    linear: float
+    collective: float
+    elementwise: float
+    memory_s: float
+    compute_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ModelParts:
+    """The op groups of one model, bound to its GPUs."""
+
+    gemms: list[GemmRate]
+    experts: Experts
+    lm_head: GemmRate
+    sampler: Sampler
+    attention: list[Attention]
+    all_reduce: AllReduce
+    elementwise: Elementwise
+
+
+class RooflineCost:
+    """Prices passes of one model; what depends on token or row counts alone is computed once and remembered.
+
+    Attributes:
+        parts: the op groups.
+        draft_token_s: fixed cost of verifying one draft token, on top of the kernels.
+    """
+
+    __slots__ = ("_attention", "_bodies", "_heads", "draft_token_s", "parts")
+
+    def __init__(self, parts: ModelParts, draft_token_s: float = 0.0) -> None:
+        self.parts, self.draft_token_s = parts, draft_token_s
+        self._attention = parts.attention[0].terms if len(parts.attention) == 1 else self._all_attention
+        self._bodies: dict[int, Body] = {}
+        self._heads: dict[int, Terms] = {}
+
+    def price(self, forward: ForwardPass) -> PassPrice:
+        """Time of the pass by op group; 0 tokens cost 0 seconds."""
+        _, tokens, rows, drafts, decode, extend = forward
+        if not tokens:
+            return NOTHING
+        linear, collective, elementwise, memory, compute = self._bodies.get(tokens) or self._body(tokens)
+        head, head_memory, head_compute = self._heads.get(rows) or self._head(rows)
+        attention, kv_memory, kv_compute = self._attention(decode, extend)
+        fixed = elementwise + drafts * self.draft_token_s
+        bound = memory + head_memory + kv_memory >= compute + head_compute + kv_compute
+        seconds = linear + attention + head + collective + fixed
+        return PassPrice(seconds, linear, attention, head, collective, fixed, bound)
+
+    def _body(self, tokens: int) -> Body:
+        parts = self.parts
+        linear, experts = sum_terms(parts.gemms, tokens), parts.experts.terms(tokens)
+        self._bodies[tokens] = body = Body(
+            linear=linear.seconds + experts.seconds,
+            collective=parts.all_reduce.seconds(tokens),
+            elementwise=parts.elementwise.seconds(tokens),
+            memory_s=linear.memory_s + experts.memory_s,
+            compute_s=linear.compute_s + experts.compute_s,
+        )
+        return body
+
+    def _head(self, rows: int) -> Terms:
+        terms = Terms(0.0, 0.0, 0.0)
+        if rows:
+            terms = self.parts.lm_head.terms(rows)
+            terms = terms._replace(seconds=terms.seconds + self.parts.sampler.seconds(rows))
+        self._heads[rows] = terms
+        return terms
+
+    def _all_attention(self, decode: AttentionLoad, extend: AttentionLoad) -> Terms:
+        seconds = memory = compute = 0.0
+        for part in self.parts.attention:
+            one = part.terms(decode, extend)
+            seconds, memory, compute = seconds + one.seconds, memory + one.memory_s, compute + one.compute_s
+        return Terms(seconds, memory, compute)
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """GPUs, their fitted parameters and the numeric formats: everything but the model's shape."""
+
+    gpu: Gpu
+    chosen: ChosenProfile
+    tensor_parallel_size: int
+    weight_dtype: str
+    kv_cache_dtype: str
+
+    def bind(self, model: Model) -> ModelParts:
+        """All op groups of `model`."""
+        tp, gpu, chosen = self.tensor_parallel_size, self.gpu, self.chosen
+        sections = chosen.sections()
+        kv_key = "fp8" if self.kv_cache_dtype == "fp8" else "bf16"
+        fits = AttentionFits(chosen.decode_attention(kv_key), sections.extend_attention, sections.mla)
+        return ModelParts(
+            gemms=[self._gemm(model, shape) for shape in model.linear_shapes(tp)],
+            experts=self._experts(model),
+            lm_head=self._gemm(model, model.lm_head_shape(tp)),
+            sampler=Sampler(sections.sampler, 4.0 * model.vocab / gpu.memory_bandwidth),
+            attention=bind_attention(model, tp, self.kv_cache_dtype, gpu, fits),
+            all_reduce=bind_all_reduce(model.layers, model.hidden, tp, gpu, chosen),
+            elementwise=Elementwise(sections.elementwise, model.layers, self._traffic(model) / gpu.memory_bandwidth),
+        )
+
+    def relative_error(self, model: Model) -> float:
+        """One-sigma error of step times: the profile's, or 25 % for borrowed formats, experts and MLA."""
+        fmt = self._format(model, "expert" if model.experts else "qkv")
+        if model.experts or model.is_mla or not fmt.fitted:
+            return UNCERTAIN
+        return self.chosen.linear(fmt.key)[1]
+
+    def _format(self, model: Model, matrix: str) -> Format:
+        wide = model.bytes_per_weight(matrix, self.weight_dtype) == 2.0
+        return resolve_format("bf16" if wide else model.resolve_weight_dtype(self.weight_dtype), self.gpu)
+
+    def _gemm(self, model: Model, shape: LinearShape) -> GemmRate:
+        # Quantised checkpoints keep the LM head in 16 bits, as `Model.weight_bytes` does.
+        fmt = resolve_format("bf16", self.gpu) if shape.name == "lm_head" else self._format(model, shape.name)
+        return bind_gemm(shape, fmt, self.chosen.linear(fmt.key)[0], self.gpu.memory_bandwidth)
+
+    def _experts(self, model: Model) -> Experts:
+        fmt = self._format(model, "expert")
+        fit = self.chosen.moe("weight_only" if fmt.weight_only else fmt.key)
+        return Experts(model.expert_shape(self.tensor_parallel_size), fmt, fit, self.gpu.memory_bandwidth)
+
+    def _traffic(self, model: Model) -> float:
+        """Bytes per token and layer: two norms with residual, rotary queries and keys, gated activation; 16 bits."""
+        tp = self.tensor_parallel_size
+        width = model.ffn or model.top_k * model.moe_ffn + model.shared_experts * model.shared_ffn
+        rotary = (model.q_heads + model.kv_heads) * model.head_dim / tp
+        return 2.0 * (8.0 * model.hidden + 2.0 * rotary + 3.0 * width / tp)

@@ -1,0 +1,72 @@
+"""The fitted parameters against the measured kernels they claim to describe (gates: cost-model.md, 7)."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sim.cost.collectives import bind_all_reduce
+from sim.cost.formats import resolve_format
+from sim.cost.gemm import bind_gemm
+from sim.hardware.catalogue import find_gpu
+from sim.hardware.profile import choose_profile
+from sim.models.model import LinearShape
+
+GEMM_GATES = [
+    ("A100-SXM-80GB", "bfloat16", 10),
+    ("H100-SXM", "bfloat16", 8),
+    ("B200-SXM", "bfloat16", 8),
+    ("L40S", "bfloat16", 13),
+    ("H100-SXM", "fp8", 14),
+    ("B200-SXM", "fp8", 14),
+    ("L40S", "fp8", 14),
+    ("B200-SXM", "nvfp4", 14),
+]
+
+
+def mape(predicted: np.ndarray, measured: np.ndarray) -> float:
+    return 100 * float(np.mean(np.abs(predicted / measured - 1)))
+
+
+@pytest.mark.parametrize(("gpu_name", "dtype", "gate"), GEMM_GATES)
+def test_matrix_products(shared_data: Path, gpu_name: str, dtype: str, gate: float):
+    gpu = find_gpu(gpu_name)
+    fmt = resolve_format("bf16" if dtype == "bfloat16" else dtype, gpu)
+    fit, error = choose_profile(gpu).linear(fmt.key)
+    rows = pd.read_csv(shared_data / "gpu_timings" / "gemm.csv").query("gpu == @gpu_name and dtype == @dtype")
+    assert len(rows) > 300
+    assert error == 0.08
+    predicted = [
+        bind_gemm(LinearShape("x", n, k, 1), fmt, fit, gpu.memory_bandwidth).terms(m).seconds * 1e6
+        for m, n, k in zip(rows.m, rows.n, rows.k, strict=True)
+    ]
+    assert mape(np.array(predicted), rows.time_us.to_numpy()) <= gate
+
+
+@pytest.mark.parametrize("gpu_name", ["A100-SXM-80GB", "H100-SXM", "B200-SXM", "L40S"])
+def test_decode_attention(shared_data: Path, gpu_name: str):
+    gpu = find_gpu(gpu_name)
+    rows = pd.read_csv(shared_data / "gpu_timings" / "attention_decode.csv").query("gpu == @gpu_name")
+    clean = rows[(rows.kv_dtype == "bfloat16") & ((rows.fits_l2 == 0) | (rows.kv_bytes < 0.05 * gpu.l2))]
+    fit = choose_profile(gpu).decode_attention("bf16")
+    predicted = fit.launch_us + 1e6 * clean.kv_bytes / (gpu.memory_bandwidth * fit.kv_efficiency)
+    assert len(clean) > 100
+    assert mape(predicted.to_numpy(), clean.time_us.to_numpy()) <= 12
+
+
+def test_all_reduce(shared_data: Path):
+    """12 % pooled; the two worst groups are PCIe with eight GPUs and NVLink 5 with two."""
+    rows = pd.read_csv(shared_data / "gpu_timings" / "collectives.csv").query("op == 'all_reduce' and bytes <= 2**22")
+    rows = rows[rows["stack"].str.startswith("vllm")]
+    group_mape = {}
+    relative = []
+    for (gpu_name, num_gpus), group in rows.groupby(["gpu", "n_gpus"]):
+        gpu = find_gpu(gpu_name)
+        bound = bind_all_reduce(1, 1, num_gpus, gpu, choose_profile(gpu))
+        predicted = np.array([bound.seconds(size // 2) / 2 * 1e6 for size in group.bytes])
+        relative.append(predicted / group.time_us.to_numpy())
+        group_mape[gpu_name, num_gpus] = mape(predicted, group.time_us.to_numpy())
+    assert len(rows) > 100
+    assert 100 * np.abs(np.concatenate(relative) - 1).mean() <= 12
+    assert max(group_mape.values()) <= 18

@@ -1,0 +1,93 @@
+"""Op groups on their own: experts, windows, profiles as data."""
+
+from pathlib import Path
+
+import pytest
+
+from sim.cost.moe import distinct_experts
+from sim.cost.passes import join_passes, plain_pass, prefill_pass, verify_pass
+from sim.cost.roofline import Naive
+from sim.cost.smooth import smooth_max
+from sim.hardware.catalogue import find_gpu
+from sim.hardware.profile import choose_profile, find_profile, profile_ids
+from sim.models.catalogue import find_model
+
+
+@pytest.mark.parametrize(
+    ("experts", "top_k", "tokens", "expected"),
+    [(8, 2, 1, 2), (8, 2, 4, 5.47), (8, 2, 16, 7.92), (128, 8, 4, 29.12), (128, 8, 64, 125.94), (256, 8, 6, 44.4)],
+)
+def test_distinct_experts_golden(experts, top_k, tokens, expected):
+    assert distinct_experts(experts, top_k, tokens) == pytest.approx(expected, abs=0.05)
+
+
+def test_smooth_maximum():
+    assert smooth_max(3.0, 4.0, 2.0) == pytest.approx(5.0)
+    assert smooth_max(3.0, 4.0, None) == 4.0
+    assert smooth_max(0.0, 4.0, 2.0) == 4.0
+    assert smooth_max(0.0, 0.0, 2.0) == 0.0
+    assert smooth_max(1e-300, 1e-300, 3.0) == pytest.approx(2 ** (1 / 3) * 1e-300)
+
+
+def test_ideal_experts_read_distinct_weights_and_compute_active_ones(deploy):
+    model, gpu = find_model("mixtral-8x7b", Path()), find_gpu("h100-sxm")
+    price = Naive().bind(deploy(model, gpu)).target.price
+    one, four = price(plain_pass(1, 1)).linear, price(plain_pass(4, 1)).linear
+    expert_bytes = 2 * 3 * model.hidden * model.moe_ffn * model.layers
+    extra = (distinct_experts(8, 2, 4) - 2) * expert_bytes / gpu.memory_bandwidth
+    assert four - one == pytest.approx(extra, rel=1e-2)
+
+
+def test_window_layers_stop_reading_more_kv(deploy):
+    model = find_model("gemma-3-4b", Path())
+    price = Naive().bind(deploy(model, "h100-sxm")).target.price
+    growth = (price(plain_pass(4, 20_000)).attention - price(plain_pass(4, 10_000)).attention) * 3.35e12
+    per_layer = 2 * model.kv_heads * model.head_dim * 2
+    assert growth == pytest.approx(4 * 10_000 * per_layer * model.full_attention_layers, rel=1e-9)
+    short = price(plain_pass(4, 500)).attention * 3.35e12
+    assert short == pytest.approx(4 * 501 * per_layer * model.layers, rel=1e-9)
+
+
+def test_latent_attention_reads_the_latent_once_for_all_heads(deploy):
+    model = find_model("deepseek-v3", Path())
+    found = Naive().bind(deploy(model, "h200-sxm", tp=8)).target.price(plain_pass(16, 4095)).attention
+    assert found == pytest.approx(16 * 4096 * 576 * 2 * model.layers / 4.8e12, rel=1e-9)
+
+
+def test_constructors_of_passes():
+    verify = verify_pass(3, 10, 2)
+    assert verify[:4] == (3, 9, 9, 6)
+    assert verify.decode == (0, 0, 0, 0)
+    assert verify.extend == (3, 9, 39, 3 * (11 + 12 + 13))
+    assert plain_pass(3, 10).decode == (3, 3, 33, 33)
+    assert prefill_pass(5, cached=2, last_chunk=False)[:4] == (1, 5, 0, 0)
+    assert prefill_pass(5, cached=2).extend == (1, 5, 7, 3 + 4 + 5 + 6 + 7)
+    mixed = join_passes(verify, plain_pass(2, 7))
+    assert mixed == (5, 11, 11, 6, (2, 2, 16, 16), verify.extend)
+
+
+def test_every_profile_says_where_its_numbers_come_from():
+    assert {"default", "ideal", "h100-sxm"} <= set(profile_ids())
+    for profile in map(find_profile, profile_ids()):
+        sections = (profile.extend_attention, profile.mla, profile.elementwise, profile.sampler)
+        fits = [*profile.linear.values(), *profile.moe.values(), *profile.decode_attention.values(), *sections]
+        fits += [fit for group in profile.collectives.values() for fit in group.values()]
+        assert profile.source
+        assert all(fit.source for fit in fits if fit)
+
+
+def test_file_names_are_ids_and_fitted_gpus_are_in_the_catalogue():
+    for name in profile_ids():
+        profile = find_profile(name)
+        assert profile.id == name
+        if profile.measured_on:
+            gpu = find_gpu(profile.measured_on.gpu)
+            assert profile.is_measured_on(gpu)
+            assert gpu.arch in profile.archs
+            assert choose_profile(gpu).profile is profile
+
+
+def test_changed_datasheet_figures_are_not_the_measured_gpu():
+    gpu = find_gpu("h100-sxm").model_copy(update={"memory_bandwidth": 4.8e12})
+    chosen = choose_profile(gpu)
+    assert (chosen.profile.id, chosen.relative_error) == ("h100-sxm", 0.15)
