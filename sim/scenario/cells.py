@@ -1,0 +1,163 @@
+"""The cells of a sweep: the grid over `sweep.vary`, each an un-varied scenario of its own."""
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Any
+
+from sim.errors import Problem, ScenarioError
+from sim.scenario.checks import Context, Finding, find
+from sim.scenario.document import Node, Path, dotted, from_plain, problem_at
+from sim.scenario.dump import plain_data, scenario_hash
+from sim.scenario.known_keys import allowed_keys, places_of
+from sim.scenario.overrides import put, split_key
+from sim.scenario.schema import Scenario
+from sim.scenario.suggestions import did_you_mean, found, one_of
+from sim.scenario.validate import validate
+
+MAX_CELLS = 10_000
+#: Grids up to this size are checked as a whole when a scenario is loaded, larger ones when their cells are made.
+CHECKED_CELLS = 500
+_FIXED = ("schema_version", "name", "seed", "sweep", "baseline", "extends")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One point of the grid.
+
+    Attributes:
+        cell_id: the first 12 hex digits of the un-varied scenario's hash.
+        vary: dotted key -> value at this point, in the order of `sweep.vary`.
+        scenario: the scenario at this point; nothing is varied in it.
+    """
+
+    cell_id: str
+    vary: Mapping[str, Any]
+    scenario: Scenario
+
+
+def num_cells(scenario: Scenario) -> int:
+    """Size of the grid, counted without making it; 1 when nothing is varied."""
+    return math.prod(len(values) for values in scenario.sweep.vary.values())
+
+
+def cell_scenarios(scenario: Scenario) -> list[Cell]:
+    """All cells in grid order, the last key varying fastest.
+
+    Raises:
+        ScenarioError: more than `MAX_CELLS` cells, or a value that does not fit its field.
+    """
+    if num_cells(scenario) > MAX_CELLS:
+        raise ScenarioError(f"sweep.vary: {num_cells(scenario)} cells; allowed: at most {MAX_CELLS}")
+    base = _unvaried(scenario)
+    cells = []
+    for vary in _points(scenario):
+        varied, problems = _at_point(base, vary)
+        if varied is None:
+            raise ScenarioError(problems)
+        cells.append(Cell(scenario_hash(varied)[:12], vary, varied))
+    return cells
+
+
+def _points(scenario: Scenario) -> Iterator[dict[str, Any]]:
+    keys = list(scenario.sweep.vary)
+    for values in itertools.product(*scenario.sweep.vary.values()):
+        yield dict(zip(keys, values, strict=True))
+
+
+def _unvaried(scenario: Scenario) -> Node:
+    data = plain_data(scenario)
+    data["sweep"] |= {"vary": {}, "breakeven": None}
+    return from_plain(data)
+
+
+def _at_point(base: Node, vary: Mapping[str, Any]) -> tuple[Scenario | None, list[Problem]]:
+    node = base
+    for key, value in vary.items():
+        try:
+            node = put(node, split_key(node, key), from_plain(value))
+        except ValueError as error:
+            return None, [Problem("", key, str(error))]
+    return validate(node)
+
+
+def check_sweep(scenario: Scenario, base_dir: FilePath, root: Node) -> tuple[Scenario, list[Problem]]:
+    """Check every varied key and value, and put the values in canonical form (`8k` becomes 8000).
+
+    Args:
+        scenario: valid apart from `sweep.vary`.
+        base_dir: where relative file names start.
+        root: the data with positions.
+    """
+    base, vary, problems = _unvaried(scenario), dict(scenario.sweep.vary), list[Problem]()
+    known = {finding.message for finding in find(Context(scenario, base_dir))}
+    for key in scenario.sweep.vary:
+        wrong = _wrong_key(base, key)
+        if wrong is not None:
+            problems.append(problem_at(root, ("sweep", "vary", key), wrong, key=True))
+            continue
+        results = [_check_value(base, {key: value}, base_dir, known) for value in vary[key]]
+        for index, (_, messages) in enumerate(results):
+            problems += [problem_at(root, ("sweep", "vary", key, index), message) for message in messages]
+        vary[key] = tuple(value for value, _ in results)
+    canonical = scenario.model_copy(update={"sweep": scenario.sweep.model_copy(update={"vary": vary})})
+    return canonical, problems or _check_grid(canonical, base, base_dir, root, known)
+
+
+def _wrong_key(base: Node, key: str) -> str | None:
+    """Why a dotted key cannot be varied."""
+    path = split_key(base, key)
+    if path[0] in _FIXED:
+        return f"{path[0]} cannot be varied"
+    parent = base.find(path[:-1])
+    if base.find(path) is not None:
+        return None
+    allowed = allowed_keys(base.plain(), path[:-1]) or list(parent.items if parent else ())
+    if parent is not None and (path[-1] in allowed or isinstance(path[-1], int)):
+        return None
+    depth = next(n for n in range(len(path) + 1) if base.find(path[: n + 1]) is None)
+    words = allowed_keys(base.plain(), path[:depth]) or list((base.find(path[:depth]) or base).items)
+    return f"names no field: {dotted(path[: depth + 1])}{_hint(path, depth, words)}"
+
+
+def _hint(path: Path, depth: int, words: list[str]) -> str:
+    places = places_of(str(path[-1]))
+    elsewhere = f"; did you mean {places[0]}?" if places else ""
+    return did_you_mean(path[depth], words) or elsewhere or f"; {one_of(words)}"
+
+
+def _check_value(base: Node, vary: Mapping[str, Any], base_dir: FilePath, known: set[str]) -> tuple[Any, list[str]]:
+    """The value in canonical form, and what is wrong with it."""
+    ((key, value),) = vary.items()
+    varied, problems = _at_point(base, vary)
+    if varied is None:
+        path = dotted(split_key(base, key))
+        return value, [p.message if p.key == path else f"{p.key}: {p.message}" for p in problems]
+    errors = [f for f in find(Context(varied, base_dir)) if not f.is_note and f.message not in known]
+    written = from_plain(plain_data(varied)).find(split_key(base, key))
+    return (written.plain() if written else value), [_at_value(finding, value) for finding in errors]
+
+
+def _at_value(finding: Finding, value: Any) -> str:
+    return f"with {found(value)}: {dotted(finding.path)}: {finding.message}"
+
+
+def _check_grid(scenario: Scenario, base: Node, base_dir: FilePath, root: Node, known: set[str]) -> list[Problem]:
+    """Combinations of values, each of which is right alone."""
+    path: Path = ("sweep", "vary")
+    count = num_cells(scenario)
+    if count > MAX_CELLS:
+        return [problem_at(root, path, f"makes {count} cells; allowed: at most {MAX_CELLS}", key=True)]
+    if len(scenario.sweep.vary) < 2 or count > CHECKED_CELLS:
+        return []
+    for vary in _points(scenario):
+        varied, problems = _at_point(base, vary)
+        errors = find(Context(varied, base_dir)) if varied else []
+        messages = [str(problem) for problem in problems]
+        messages += [f"{dotted(f.path)}: {f.message}" for f in errors if not f.is_note and f.message not in known]
+        if messages:
+            point = ", ".join(f"{key} = {value}" for key, value in vary.items())
+            return [problem_at(root, path, f"at {point}: {messages[0]}", key=True)]
+    return []

@@ -1,0 +1,71 @@
+"""Physics of a scenario without running it: does every arm fit in memory, and how much is left for KV?"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from sim.errors import CapacityError, Problem, ScenarioError
+from sim.scenario.build import set_up
+from sim.scenario.cells import cell_scenarios, num_cells
+from sim.scenario.load import LoadedScenario
+from sim.scenario.schema import Scenario
+from sim.units import format_bytes
+
+#: Cells whose deployments are tried; the rest is tried when it is run.
+LINTED_CELLS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class LintReport:
+    """What `specsim check` says.
+
+    Attributes:
+        problems: reasons why a run would fail.
+        summary: one line on the scenario and one per arm, with its effective speculation config.
+    """
+
+    problems: tuple[Problem, ...]
+    summary: tuple[str, ...]
+
+
+def lint(loaded: LoadedScenario) -> LintReport:
+    """Bind every arm of the scenario as it stands and of its first cells."""
+    scenario = loaded.scenario
+    problems = [Problem("", f"arms.{arm}", message) for arm, message in _failures(loaded)]
+    count = num_cells(scenario)
+    runs = count * len(scenario.arms) * scenario.sweep.replicates
+    head = f"{scenario.name}: {_plural(len(scenario.arms), 'arm')} x {_plural(count, 'cell')} x "
+    head += f"{_plural(scenario.sweep.replicates, 'replicate')} = {_plural(runs, 'run')}"
+    arms = [] if problems else [_describe(scenario, arm, loaded.base_dir) for arm in scenario.arms]
+    return LintReport(tuple(problems), (head, *arms))
+
+
+def _failures(loaded: LoadedScenario) -> Iterator[tuple[str, str]]:
+    """(arm, message) of each arm that cannot be bound; the same message once."""
+    seen: set[tuple[str, str]] = set()
+    cells = cell_scenarios(loaded.scenario)[:LINTED_CELLS]
+    for cell in cells:
+        for arm in cell.scenario.arms:
+            try:
+                set_up(cell.scenario, arm, loaded.base_dir)
+            except (CapacityError, ScenarioError) as error:
+                if (arm, str(error)) not in seen:
+                    seen.add((arm, str(error)))
+                    yield arm, str(error)
+
+
+def _describe(scenario: Scenario, arm: str, base_dir: Path) -> str:
+    setup = set_up(scenario, arm, base_dir)
+    config = setup.arm.speculative_config.model_dump(mode="json", exclude_none=True)
+    text = ", ".join(f"{key}: {value}" for key, value in config.items())
+    acceptance = f", acceptance {setup.arm.acceptance.kind}" if setup.arm.acceptance else ""
+    memory = setup.deployment.memory
+    return (
+        f"  {arm}: {{{text}}}{acceptance}; KV pool {format_bytes(memory.kv_pool)} = "
+        f"{setup.deployment.num_kv_tokens:,} tokens, max_num_seqs {setup.engine.max_num_seqs}, "
+        f"max_num_batched_tokens {setup.engine.max_num_batched_tokens}"
+    )
+
+
+def _plural(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"

@@ -1,0 +1,163 @@
+"""The shape of a scenario: one frozen spec, exactly what a user writes with every default filled in."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, StringConstraints, Tag, model_validator
+
+from sim.cost.base import COST_MODELS, CostModel
+from sim.hardware.catalogue import find_gpu
+from sim.hardware.gpu import Gpu
+from sim.models.catalogue import find_model
+from sim.models.model import KvCacheDtype, Model, WeightDtype
+from sim.scenario.arms import Arm
+from sim.scenario.defaults import fill_defaults
+from sim.scenario.engine import EngineArgs
+from sim.spec import Seq, Spec
+from sim.units import Bytes, BytesPerS, FlopPerS, Milliseconds, PositiveCount
+from sim.workload.workload import Workload
+
+Slug = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,79}$")]
+PositiveMs = Annotated[Milliseconds, Field(gt=0)]
+
+
+def _inline_or_name(value: object) -> str:
+    return "name" if isinstance(value, str) else "inline"
+
+
+GpuChoice = Annotated[Annotated[str, Tag("name")] | Annotated[Gpu, Tag("inline")], Discriminator(_inline_or_name)]
+TargetChoice = Annotated[Annotated[str, Tag("name")] | Annotated[Model, Tag("inline")], Discriminator(_inline_or_name)]
+
+
+class GpuOverrides(Spec):
+    """Datasheet values to replace; `null` keeps the catalogue's."""
+
+    sms: PositiveCount | None = None
+    bf16: FlopPerS | None = None
+    fp8: FlopPerS | None = None
+    fp4: FlopPerS | None = None
+    int8: FlopPerS | None = None
+    memory: Bytes | None = None
+    memory_bandwidth: BytesPerS | None = None
+    l2: Bytes | None = None
+    link_bandwidth: BytesPerS | None = None
+    pcie_bandwidth: BytesPerS | None = None
+    tdp_w: Annotated[float, Field(gt=0)] | None = None
+
+
+class Hardware(Spec):
+    """The GPUs; how many is `engine.tensor_parallel_size`.
+
+    Attributes:
+        gpu: catalogue id (case, `-` and `_` are ignored), or the datasheet inline.
+        cost_per_gpu_hour_usd: price, for cost per token.
+    """
+
+    gpu: GpuChoice
+    overrides: GpuOverrides = Field(default_factory=GpuOverrides)
+    cost_per_gpu_hour_usd: Annotated[float, Field(gt=0)] | None = None
+
+    def load(self) -> Gpu:
+        """The datasheet with the overrides applied.
+
+        Raises:
+            ScenarioError: the catalogue has no such GPU.
+        """
+        gpu: Gpu = find_gpu(self.gpu) if isinstance(self.gpu, str) else self.gpu
+        return gpu.model_copy(update=self.overrides.model_dump(exclude_none=True))
+
+
+class ModelChoice(Spec):
+    """The target model.
+
+    Attributes:
+        target: catalogue id, path to a Hugging Face `config.json`, or the shape inline.
+        weight_dtype: format of the weights; `auto` = as published.
+        kv_cache_dtype: format of the KV cache; `auto` = that of the activations.
+    """
+
+    target: TargetChoice
+    weight_dtype: WeightDtype | Literal["auto"] = "auto"
+    kv_cache_dtype: KvCacheDtype = "auto"
+
+    def load(self, base_dir: Path) -> Model:
+        """The target's shape; relative paths start from `base_dir`.
+
+        Raises:
+            ScenarioError: neither in the catalogue nor a readable `config.json`.
+        """
+        return find_model(self.target, base_dir) if isinstance(self.target, str) else self.target
+
+
+class Slo(Spec):
+    """Latency objectives; a request is good when it meets all of them. At least one is needed.
+
+    Attributes:
+        percentile: share of requests, in percent, that must be good for the SLO to count as met.
+    """
+
+    ttft: PositiveMs | None = None
+    tpot: PositiveMs | None = None
+    e2el: PositiveMs | None = None
+    percentile: Annotated[float, Field(gt=0, lt=100)] = 99.0
+
+
+Objective = Literal[
+    "output_throughput", "request_throughput", "total_token_throughput", "request_goodput", "tok_s_user_median",
+    "mean_ttft_ms", "median_ttft_ms", "p99_ttft_ms", "mean_tpot_ms", "median_tpot_ms", "p99_tpot_ms",
+    "mean_itl_ms", "median_itl_ms", "p99_itl_ms", "mean_e2el_ms", "median_e2el_ms", "p99_e2el_ms",
+]  # fmt: skip
+
+
+class Breakeven(Spec):
+    """Where each arm stops (or starts) paying along the first varied field.
+
+    Attributes:
+        objectives: metrics to compare with the baseline.
+        confidence: level of the paired intervals.
+    """
+
+    objectives: Annotated[Seq[Objective], Field(min_length=1)] = ("output_throughput", "mean_tpot_ms")
+    confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
+
+
+class Sweep(Spec):
+    """What is repeated and varied.
+
+    Attributes:
+        replicates: runs per cell and arm, with independent random numbers.
+        vary: dotted key of any field -> values to try; several keys make a grid.
+        breakeven: look for break-even points; default when something is varied.
+    """
+
+    replicates: Annotated[PositiveCount, Field(le=10_000)] = 5
+    vary: dict[str, Annotated[Seq[Any], Field(min_length=1)]] = Field(default_factory=dict)
+    breakeven: Breakeven | None = None
+
+
+class Scenario(Spec):
+    """One question: these arms, on this hardware and model, under this traffic.
+
+    Attributes:
+        name: names the results folder.
+        seed: of all random numbers; replicates and arms share it.
+        baseline: the arm the others are compared with; default `plain`, else the first arm without speculation.
+    """
+
+    schema_version: Literal[1] = 1
+    name: Slug = "scenario"
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    hardware: Hardware
+    model: ModelChoice
+    cost_model: Annotated[CostModel, COST_MODELS]
+    engine: EngineArgs = Field(default_factory=EngineArgs)
+    arms: Annotated[dict[Slug, Arm], Field(min_length=1)]
+    baseline: str = ""
+    workload: Workload
+    slo: Slo | None = None
+    sweep: Sweep = Field(default_factory=Sweep)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, data: Any) -> Any:
+        return fill_defaults(data)

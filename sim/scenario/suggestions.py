@@ -1,0 +1,32 @@
+"""Nearest spellings: `did you mean max_num_seqs?`."""
+
+import difflib
+from collections.abc import Iterable
+
+
+def did_you_mean(found: object, allowed: Iterable[str]) -> str:
+    """`; did you mean X?` for the nearest allowed word, or the empty string."""
+    words = {word.lower().replace("-", "_"): word for word in allowed}
+    near = difflib.get_close_matches(str(found)[:80].lower().replace("-", "_"), list(words), n=1, cutoff=0.6)
+    return f"; did you mean {words[near[0]]}?" if near else ""
+
+
+def one_of(allowed: Iterable[str], limit: int = 24) -> str:
+    """`allowed: a, b, c`, cut after `limit` words."""
+    words = list(allowed)
+    more = f" and {len(words) - limit} more" if len(words) > limit else ""
+    return f"allowed: {', '.join(words[:limit])}{more}"
+
+
+def found(value: object, width: int = 60) -> str:
+    """What the user wrote, short enough for a message."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list | tuple):
+        return "a list"
+    text = repr(value)
+    return text if len(text) <= width else text[:width] + "..."

@@ -1,0 +1,55 @@
+"""From positioned data to a `Scenario`, or to every problem there is: of single values and between values."""
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from sim.errors import Problem
+from sim.scenario.document import Node, Path, problem_at
+from sim.scenario.problems import path_of, problem_of
+from sim.scenario.schema import Scenario
+
+#: Stand-ins for broken required sections, so that what does not depend on them can still be checked.
+_PLACEHOLDERS = {"hardware": "placeholder", "model": "placeholder", "arms": {"plain": {}}}
+
+
+def validate(root: Node) -> tuple[Scenario | None, list[Problem]]:
+    """The scenario if all single values are right, and the problems if not."""
+    if not isinstance(root.value, dict):
+        return None, [problem_at(root, (), "expected a mapping with at least model, hardware and arms")]
+    scenario, errors = _try(root)
+    return scenario, [problem_of(error, root) for error in errors]
+
+
+def without_broken_parts(root: Node) -> tuple[Scenario | None, frozenset[str]]:
+    """A scenario from what can be used of a broken one, for finding further problems.
+
+    Returns:
+        The scenario, and the sections that had to be replaced: conclusions about those would be made up.
+    """
+    root = _drop_unknown_keys(root)
+    _, errors = _try(root)
+    broken = frozenset(str(path[0]) for error in errors if (path := path_of(error, root)))
+    usable = root.with_items({key: node for key, node in root.items.items() if key not in broken})
+    data = {**{key: value for key, value in _PLACEHOLDERS.items() if key in broken}, **usable.plain()}
+    try:
+        return Scenario.model_validate(data), broken
+    except ValidationError:
+        return None, broken
+
+
+def _drop_unknown_keys(root: Node) -> Node:
+    _, errors = _try(root)
+    for path in sorted((_path(error, root) for error in errors if error["type"] == "extra_forbidden"), key=len):
+        root = root.without(path)
+    return root
+
+
+def _path(error: ErrorDetails, root: Node) -> Path:
+    return path_of(error, root)
+
+
+def _try(root: Node) -> tuple[Scenario | None, list[ErrorDetails]]:
+    try:
+        return Scenario.model_validate(root.plain()), []
+    except ValidationError as error:
+        return None, error.errors(include_url=False)
