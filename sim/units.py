@@ -41,7 +41,7 @@ def parse_quantity(value: object, dimension: str, unit: str) -> float:
         raise ValueError(f"expected {_example(dimension, unit)}, found {value!r}")
     number, suffix = _finite(float(match[1].replace("_", "")), value), match[2]
     if suffix == "" and dimension != "count":
-        return number
+        raise ValueError(f"{value!r} is text without a unit: expected {_example(dimension, unit)}")
     if suffix not in UNITS[dimension]:
         raise ValueError(f"unknown unit {suffix!r} in {value!r}; allowed: {', '.join(_allowed(dimension))}")
     return _convert(number, UNITS[dimension][suffix], UNITS[dimension][unit])

@@ -63,7 +63,7 @@ class ChainMethod(SpeculationMethod):
 
 
 class AutoregressiveMethod(ChainMethod):
-    """A chain drafted by a network: one pass over all that the target just processed, then K - 1 passes of one token."""
+    """A chain drafted by a network: one pass over all that the target just did, then K - 1 passes of one token."""
 
     draft_tensor_parallel_size: PositiveCount | None = None
 
