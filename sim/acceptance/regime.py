@@ -152,6 +152,7 @@ class Regime(AcceptanceModel):
     def _solvable(self) -> Self:
         if (self.profile is None) == (self.parameters is None):
             raise ValueError("state either a profile or parameters")
+        self.resolved()
         self.shift()
         return self
 
