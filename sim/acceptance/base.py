@@ -42,18 +42,6 @@ class Tape:
         if self.proposed is not None and bool((self.accepted > self.proposed).any()):
             raise ValueError("tape accepts more drafts than it proposes")
 
-    def replaced(self, other: "Tape", positions: NDArray[np.bool_]) -> "Tape":
-        """This tape with `other` where `positions` (T,) is true: for traffic classes with an acceptance of their own.
-
-        A tape without `proposed` counts as proposing whatever is asked (MAX_DRAFT_TOKENS).
-        """
-        accepted = np.where(positions, other.accepted, self.accepted)
-        if self.proposed is None and other.proposed is None:
-            return Tape(accepted)
-        everything = np.uint8(MAX_DRAFT_TOKENS)
-        mine, theirs = (everything if tape.proposed is None else tape.proposed for tape in (self, other))
-        return Tape(accepted, np.where(positions, theirs, mine))
-
 
 class AcceptanceModel(Spec):
     """What a scenario writes under `acceptance:`; nothing is ever assumed for a speculative arm."""

@@ -1,6 +1,7 @@
 """`arms:` of a scenario: one way of decoding each, all run on the same requests."""
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Self
 
 from pydantic import BeforeValidator, Field
 
@@ -29,6 +30,13 @@ class Arm(Spec):
     speculative_config: SpeculativeConfig = Field(default_factory=Plain)
     acceptance: Annotated[AcceptanceModel, ACCEPTANCE] | None = None
     class_acceptance: dict[str, Annotated[AcceptanceModel, ACCEPTANCE]] = Field(default_factory=dict)
+
+    def located(self, base_dir: Path) -> Self:
+        """This arm with the files that its acceptance names taken from `base_dir`."""
+        if self.acceptance is None:
+            return self
+        classes = {name: model.located(base_dir) for name, model in self.class_acceptance.items()}
+        return self.model_copy(update={"acceptance": self.acceptance.located(base_dir), "class_acceptance": classes})
 
     @property
     def speculates(self) -> bool:

@@ -75,7 +75,7 @@ def set_up(scenario: Scenario, arm: str, base_dir: Path) -> ArmSetup:
         ScenarioError: a name is not in the catalogue, or the cost model cannot price the deployment.
         CapacityError: the model and the drafter do not fit the GPUs.
     """
-    spec = scenario.arms[arm]
+    spec = scenario.arms[arm].located(base_dir)
     gpu, target = scenario.hardware.load(), scenario.model.load(base_dir)
     engine = scenario.engine.resolved(gpu, target.max_model_len)
     method = spec.speculative_config

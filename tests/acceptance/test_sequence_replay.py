@@ -10,6 +10,7 @@ from sim.acceptance.sequence_replay import SequenceReplay
 from sim.acceptance.walk import walk
 from sim.errors import ScenarioError
 from sim.rng import Streams
+from sim.scenario.arms import Arm
 from sim.workload.requests import RequestTable
 
 HEADER = "request,method,prompt_tokens,output_tokens,degenerate,accepted,drafted\n"
@@ -75,6 +76,15 @@ def test_rows_get_recordings_of_similar_length(write):
     tape = model.tape(table([30, 180]), 5, Streams(2))
     assert tape.accepted[:30].max() == 0
     assert tape.accepted[31:150].min() == 1
+
+
+def test_arms_find_their_recording_beside_the_scenario(write, tmp_path):
+    write(HEADER + "0,eagle,1,4,0,cba,\n")
+    recorded = SequenceReplay(path="a.csv")
+    arm = Arm(acceptance=recorded, class_acceptance={"chat": recorded}).located(tmp_path)
+    assert arm.acceptance.survival(2).tolist() == [1.0, 1.0]
+    assert arm.class_acceptance["chat"].path == str(tmp_path / "a.csv")
+    assert Arm().located(tmp_path) == Arm()
 
 
 def test_degenerate_requests_are_left_out_unless_asked(write, tmp_path):
