@@ -35,6 +35,8 @@ def parse_quantity(value: object, dimension: str, unit: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError(f"expected {_example(dimension, unit)}, found {value!r}")
     if isinstance(value, int | float):
+        if isinstance(value, int) and abs(value) >= 2**1023:  # float() would raise OverflowError
+            raise ValueError("expected a finite number, found a whole number of over 300 digits")
         return _finite(float(value), value)
     match = _NUMBER.match(value)
     if match is None:

@@ -178,7 +178,7 @@ def _synthetic(pasted: Pasted, arm: Path) -> None:
             message = f"contradicts {dotted((*arm, 'acceptance'))}; allowed: one of them"
             pasted.complain((*path, given[0]), message, key=True)
         else:
-            pasted.replace((*arm, "acceptance"), _acceptance(given[0], config.items[given[0]]))
+            pasted.replace((*arm, "acceptance"), _acceptance(given[0], config))
     for key in written:
         pasted.drop((*path, key))
     method = config.child("rejection_sample_method") if config else None
@@ -186,11 +186,15 @@ def _synthetic(pasted: Pasted, arm: Path) -> None:
         pasted.drop((*path, "rejection_sample_method"))
 
 
-def _acceptance(key: str, node: Node) -> Node:
-    kind = "per_position" if key == "synthetic_acceptance_rates" else "length"
-    items = {"kind": Node(kind, node.mark, node.key_mark)}
-    if kind == "per_position":
-        items["rates"] = node
-    else:
-        items |= {"mean": node, "shape": Node("min_variance", node.mark, node.key_mark)}
-    return Node(items, node.mark, node.key_mark)
+def _acceptance(key: str, config: Node) -> Node:
+    node = config.items[key]
+
+    def same_place(value: str) -> Node:
+        return Node(value, node.mark, node.key_mark)
+
+    if key == "synthetic_acceptance_rates":
+        return node.with_items({"kind": same_place("per_position"), "rates": node})
+    items = {"kind": same_place("length"), "shape": same_place("min_variance"), "tokens_per_step": node}
+    if (k := config.child("num_speculative_tokens")) is not None:
+        items["num_speculative_tokens"] = k
+    return node.with_items(items)
