@@ -2,7 +2,7 @@
 
 `schedule` counts the tokens of the step it hands out as if every draft were accepted, so that budget and KV slots are
 charged for the full K; `commit` takes back what was not. A request that ends is found out one step late: its place in
-the step already scheduled is wasted, and its blocks are freed with that step. (vLLM leaves out requests sure to reach
+the step already scheduled is wasted, and its blocks were not free for that step. (vLLM leaves out requests sure to reach
 `max_tokens`; here all requests end by a stop token, which nobody can foresee.)
 """
 
@@ -39,40 +39,25 @@ class OverlappedScheduler(Scheduler):
         return plan
 
     def commit(self, plan: StepPlan) -> Emitted:
-        """Replace the assumed tokens of an advanced step by the real ones; what ended a step ago is freed now."""
+        """Replace the assumed tokens of a step by the real ones; what ended goes at once, as in vLLM."""
         running = self.running
         rows, ahead = self._in_flight.pop(id(plan))
         at, present = self._find(rows)
         rows, ahead, at, drafts = rows[present], ahead[present], at[present], plan.drafts[present]
-        ended_before = running.over[at] >= 0
         cursor = running.cursor[at]
-        accepted = np.minimum(self.tape.accepted.take(cursor, mode="clip"), drafts)
-        tokens = np.clip(np.minimum(accepted + 1, -running.over[at]), 0, None)
+        accepted = np.minimum(self.tape.accepted.take(cursor), drafts)
+        tokens = np.minimum(accepted + 1, -running.over[at])
         running.cells[CURSOR : OVER + 1, at] += tokens
         running.known[at] += tokens - ahead
         running.placeholders[at] -= ahead
-        self._remove(at[ended_before])
-        live = ~ended_before
-        finished = self._end(rows[live])
-        return Emitted(rows[live], cursor[live], tokens[live], drafts[live], accepted[live], finished)
+        ended = at[running.over[at] >= 0]
+        return Emitted(rows, cursor, tokens, drafts, accepted, self._remove(ended))
 
     def _find(self, rows: Ints) -> tuple[Ints, NDArray[np.bool_]]:
-        """Where these rows run now, and which of them still do (the others were preempted while in flight)."""
+        """Where these rows run now, and which of them still do (the others ended or were preempted)."""
         running = self.running
         self._position[running.row] = np.arange(running.count)
         at = self._position[rows]
         present = at < running.count
         present[present] = running.row[at[present]] == rows[present]
         return at, present
-
-    def _end(self, rows: Ints) -> list[int]:
-        """Rows among these that emitted their last token; they stay while a step in flight still runs them."""
-        running = self.running
-        at, _ = self._find(rows)
-        ended = at[running.over[at] >= 0]
-        finished: list[int] = running.row[ended].tolist()
-        flying = np.concatenate([entry[0] for entry in self._in_flight.values()] or [rows[:0]])
-        running.lag[ended] = 0
-        running.drafts[ended] = 0
-        self._remove(ended[~np.isin(running.row[ended], flying)])
-        return finished

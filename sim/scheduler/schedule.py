@@ -83,7 +83,15 @@ class Scheduler:
         running.lag[sel] = 1
         self._propose(sel, plan.k_next)
         self._last_k = plan.k_next if isinstance(sel, slice) else None
-        return Emitted(rows, cursor, tokens, plan.drafts, accepted, self._finish())
+        return Emitted(rows, cursor, tokens, plan.drafts, accepted, self.retire_finished())
+
+    def retire_finished(self) -> list[int]:
+        """Remove the requests that are done and free their blocks; returns their rows."""
+        running = self.running
+        if not running.count or int(running.over.max()) < 0:
+            return []
+        done = np.flatnonzero(running.over >= 0)
+        return self._remove(done)
 
     def steady_drafts(self) -> int | None:
         """The K that all running requests decode with, now and until something changes; None when a decision is due.
@@ -145,7 +153,8 @@ class Scheduler:
         if config.long_prefill_token_threshold:
             np.minimum(wanted, config.long_prefill_token_threshold, out=wanted)
         if self._near_max_model_len:
-            np.minimum(wanted, config.max_model_len - 1 - (running.known - running.lag), out=wanted)
+            room = config.max_model_len - 1 - (running.known - running.lag)
+            np.minimum(wanted, np.maximum(room, 0), out=wanted)  # no room: ended, but still in a step in flight
         return wanted
 
     def _missing_slots(self, granted: Ints) -> Ints:
@@ -206,14 +215,6 @@ class Scheduler:
         else:  # clip: a finished request's cursor may point past the last position; its drafts are never used
             found = np.minimum(proposed.take(running.cursor[sel], mode="clip"), k)
             running.drafts[sel] = running.speculates[sel] * found
-
-    def _finish(self) -> list[int]:
-        """Remove the requests that are done and free their blocks; returns their rows."""
-        running = self.running
-        if not running.count or int(running.over.max()) < 0:
-            return []
-        done = np.flatnonzero(running.over >= 0)
-        return self._remove(done)
 
     def _remove(self, at: Ints) -> list[int]:
         """Take these positions off the running list and free their blocks; returns their rows."""

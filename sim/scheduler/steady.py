@@ -1,7 +1,8 @@
-"""Many steps at once while nothing is decided: every running request decodes with the same K and none can finish.
+"""Many steps at once while nothing is decided: every running request decodes with the same K, until the first is done.
 
 `steady_run` computes the next steps of such a batch as arrays of shape (steps, requests); the server prices as many of
-them as fit before the next event and then calls `commit`. Bit-identical to stepping: `tests/laws/test_leap.py`.
+them as fit before the next event and then calls `commit`. A request may end in the last step of a run only.
+Bit-identical to stepping: `tests/laws/test_leap.py`.
 """
 
 import numpy as np
@@ -18,7 +19,7 @@ class SteadyRun:
     """The next steps of an unchanging batch of n requests with k drafts each.
 
     Attributes:
-        cursor: (steps + 1, n) flat output position where each step's chunk starts; the last row is after the last step.
+        cursor: (steps, n) flat output position where each step's chunk starts.
         known_tokens: (steps,) sum of known tokens before each step.
         blocks_used: (steps,) blocks of the pool held during each step.
         num_draft_tokens: k.
@@ -30,15 +31,14 @@ class SteadyRun:
         running, pool = scheduler.running, scheduler.pool
         self.num_draft_tokens, self.num_seqs = k, running.count
         self.drafting_seqs = int(running.speculates.sum())
-        self.cursor = _walk(scheduler.tape.accepted, running.cursor, k, num_steps)
-        grown = self.cursor - self.cursor[0]
-        self.known_tokens: list[int] = (int(running.known.sum()) + grown[:-1].sum(axis=1)).tolist()
-        needed = running.known + (k + scheduler.config.lookahead_tokens) + grown[:-1]
-        self._held = np.maximum(-(-needed // pool.block_size), running.slots // pool.block_size)
+        self.cursor, self._grown = _walk(scheduler.tape.accepted, running.cursor, running.over, k, num_steps)
+        before = self._grown[:-1]
+        self.known_tokens: list[int] = (int(running.known.sum()) + before.sum(axis=1)).tolist()
+        needed = running.known + (k + scheduler.config.lookahead_tokens + pool.block_size - 1) + before
+        self._held = np.maximum(needed // pool.block_size, running.slots // pool.block_size)
         others = pool.used - int(running.slots.sum()) // pool.block_size
         used = others + self._held.sum(axis=1)
         self.blocks_used: list[int] = used[used <= pool.num_blocks].tolist()
-        self._grown = grown
 
     def __len__(self) -> int:
         return len(self.blocks_used)
@@ -52,24 +52,32 @@ class SteadyRun:
         pairs = cached * (1 + k) + n * (1 + k) * (2 + k) // 2
         return ForwardPass(n, tokens, tokens, n * k, NO_ATTENTION, AttentionLoad(n, tokens, cached + tokens, pairs))
 
-    def commit(self, num_steps: int) -> None:
-        """Carry out the first `num_steps` steps, at least one."""
+    def commit(self, num_steps: int) -> list[int]:
+        """Carry out the first `num_steps` steps, at least one; returns the rows that finish with the last of them."""
         running, pool = self._scheduler.running, self._scheduler.pool
         pool.take(self.blocks_used[num_steps - 1] - pool.used)
         running.slots[:] = self._held[num_steps - 1] * pool.block_size
-        running.cells[KNOWN : OVER + 1, : running.count] += self._grown[num_steps]
+        running.cells[KNOWN : OVER + 1, : running.count] += np.minimum(self._grown[num_steps], -running.over)
+        return self._scheduler.retire_finished()
 
 
-def _walk(accepted: NDArray[np.uint8], cursor: Ints, k: int, num_steps: int) -> Ints:
-    """Where each of the next steps starts when every step verifies k drafts, shape (num_steps + 1, n)."""
+def _walk(accepted: NDArray[np.uint8], cursor: Ints, over: Ints, k: int, num_steps: int) -> tuple[Ints, Ints]:
+    """Steps that verify k drafts each, up to `num_steps` or to the first in which a request is done.
+
+    Returns:
+        (steps, n) output positions where the chunks start, and (steps + 1, n) tokens emitted before each step.
+    """
     if not k:
-        return cursor + np.arange(num_steps + 1)[:, None]
+        grown = np.arange(min(num_steps, -int(over.max())) + 1)[:, None] + np.zeros_like(cursor)
+        return cursor + grown[:-1], grown
     starts = np.empty((num_steps + 1, len(cursor)), np.int64)
     starts[0] = cursor
-    for step in range(num_steps):
-        np.add(starts[step], np.minimum(accepted.take(starts[step]), k), out=starts[step + 1])
-        starts[step + 1] += 1
-    return starts
+    end, step, open_ended = cursor - over, 0, True
+    while step < num_steps and open_ended:
+        np.add(np.minimum(accepted.take(starts[step]), k), 1 + starts[step], out=starts[step + 1])
+        step += 1
+        open_ended = bool((starts[step] < end).all())
+    return starts[:step], starts[: step + 1] - cursor
 
 
 def steady_run(scheduler: Scheduler, max_steps: int) -> SteadyRun | None:
@@ -80,9 +88,5 @@ def steady_run(scheduler: Scheduler, max_steps: int) -> SteadyRun | None:
     limit = config.long_prefill_token_threshold
     if running.count * (1 + k) > config.max_num_scheduled_tokens or (limit and 1 + k > limit):
         return None
-    # No request may end within the run, even if every step accepts all drafts.
-    num_steps = min(max_steps, (-int(running.over.max()) - 1) // (k + 1))
-    if num_steps < 1:
-        return None
-    run = SteadyRun(scheduler, k, num_steps)
+    run = SteadyRun(scheduler, k, max_steps)
     return run if len(run) else None

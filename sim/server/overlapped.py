@@ -30,12 +30,13 @@ class OverlappedServer(Server):
                 plan = self._schedule()
                 continue
             cost = self._overlap(plan)
-            start, facts = int(env.now), self._facts(plan)
+            start, facts, blocks = int(env.now), self._facts(plan), scheduler.pool.used
             self._recorder.admitted(plan.admitted, start)
             following = self._schedule()
             yield env.timeout(cost.total_ns)
             emitted = scheduler.commit(plan)
-            self._recorder.step(start, cost, facts._replace(num_emitting=len(emitted.cursor)))
+            self._recorder.step(start, cost, blocks)
+            self._recorder.facts(facts._replace(num_emitting=len(emitted.cursor)))
             self._recorder.emissions(emitted.cursor, emitted.drafts)
             self._retire(emitted.finished)
             plan = following

@@ -60,40 +60,46 @@ class Server:
             if scheduler.idle:
                 self._wake = env.event()
                 yield self._wake
-            if leapt_ns := self._leap():
+            leapt_ns, finished = self._leap()
+            if leapt_ns:
                 yield env.timeout(leapt_ns)
+                self._retire(finished)
+                continue
             plan = scheduler.schedule()
             self._retire(scheduler.waiting.take_rejected())
             if not plan.forward.num_tokens:
                 continue
             cost = self._pricer.price(plan.forward, plan.drafting_seqs, plan.drafting_kv, plan.k_next)
-            start, facts = int(env.now), self._facts(plan)
+            start, facts, blocks = int(env.now), self._facts(plan), scheduler.pool.used
             self._recorder.admitted(plan.admitted, start)
             yield env.timeout(cost.total_ns)
             emitted = scheduler.commit(plan)
-            self._recorder.step(start, cost, facts)
+            self._recorder.step(start, cost, blocks)
+            self._recorder.facts(facts)
             self._recorder.emissions(emitted.cursor, emitted.drafts)
             self._retire(emitted.finished)
 
-    def _leap(self) -> int:
-        """Take steady steps until a decision is due or something else happens; returns the nanoseconds they last."""
+    def _leap(self) -> tuple[int, list[int]]:
+        """Take steady steps until a decision is due or something else happens.
+
+        Returns:
+            The nanoseconds they last, 0 for none, and the rows that finish at their end.
+        """
         start = now = int(self._env.now)
         until = self._env.peek()
         likely = min(MAX_LEAP, (until - now) // self._pricer.last_step_ns + 1)
         run = steady_run(self._scheduler, int(likely)) if self._may_leap else None
         if run is None:
-            return 0
+            return 0, []
         n, k, waiting, taken = run.num_seqs, run.num_draft_tokens, len(self._scheduler.waiting), 0
-        while now < until and taken < len(run):
-            forward = run.forward(taken)
-            cost = self._pricer.price(forward, run.drafting_seqs, run.known_tokens[taken], k)
-            facts = StepFacts(n, n, 0, forward.num_tokens, n * k, k, n, waiting, run.blocks_used[taken], 0)
-            self._recorder.step(now, cost, facts)
+        while taken < len(run) and (now < until or not taken):
+            cost = self._pricer.price(run.forward(taken), run.drafting_seqs, run.known_tokens[taken], k)
+            self._recorder.step(now, cost, run.blocks_used[taken])
             now += cost.total_ns
             taken += 1
+        self._recorder.facts(StepFacts(n, n, 0, n * (1 + k), n * k, k, n, waiting, 0), taken)
         self._recorder.emissions(run.cursor[:taken], k, taken)
-        run.commit(taken)
-        return now - start
+        return now - start, run.commit(taken)
 
     def _facts(self, plan: StepPlan) -> StepFacts:
         scheduler, forward = self._scheduler, plan.forward
@@ -106,7 +112,6 @@ class Server:
             num_draft_tokens=plan.k_next,
             running=scheduler.running.count,
             waiting=len(scheduler.waiting),
-            kv_blocks_used=scheduler.pool.used,
             preemptions=len(plan.preempted),
         )
 
