@@ -67,9 +67,10 @@ class BetaSpread(Spec):
         return np.stack(columns, axis=1)
 
     def _column(self, uniform: Floats, mean: float) -> Floats:
-        if mean in (0.0, 1.0):
-            return np.full(len(uniform), mean)
-        return beta_quantile(uniform, mean * self.concentration, (1.0 - mean) * self.concentration)
+        a, b = mean * self.concentration, (1.0 - mean) * self.concentration
+        if min(a, b) < 1e-9:  # all but every request has a rate of 0 or 1, and the quantiles underflow
+            return np.full(len(uniform), round(mean), np.float64)
+        return beta_quantile(uniform, a, b)
 
 
 class LogitNormalSpread(Spec):

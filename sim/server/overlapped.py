@@ -4,14 +4,23 @@ A second loop beside `Server._serve`, not flags inside it. Step time is max(host
 """
 
 from collections.abc import Generator
-from typing import Any
+from typing import Any, NamedTuple
 
 import simpy
 
 from sim.scheduler.overlapped import OverlappedScheduler
 from sim.scheduler.plan import StepPlan
 from sim.server.pricing import StepCost
+from sim.server.recorder import StepFacts
 from sim.server.server import Server
+
+
+class Scheduled(NamedTuple):
+    """A step that waits for the GPU: its plan, and what the server looked like when it was scheduled."""
+
+    plan: StepPlan
+    facts: StepFacts
+    blocks: int
 
 
 class OverlappedServer(Server):
@@ -21,31 +30,32 @@ class OverlappedServer(Server):
 
     def _serve(self) -> Generator[simpy.Event, Any, None]:
         env, scheduler = self._env, self._scheduler
-        plan: StepPlan | None = None
+        scheduled: Scheduled | None = None
         while True:
-            if plan is None:
+            if scheduled is None:
                 if scheduler.idle:
                     self._wake = env.event()
                     yield self._wake
-                plan = self._schedule()
+                scheduled = self._schedule()
                 continue
-            cost = self._overlap(plan)
-            start, facts, blocks = int(env.now), self._facts(plan), scheduler.pool.used
-            self._recorder.admitted(plan.admitted, start)
+            cost, start = self._overlap(scheduled.plan), int(env.now)
+            self._recorder.admitted(scheduled.plan.admitted, start)
             following = self._schedule()
             yield env.timeout(cost.total_ns)
-            emitted = scheduler.commit(plan)
-            self._recorder.step(start, cost, blocks)
-            self._recorder.facts(facts._replace(num_emitting=len(emitted.cursor)))
+            emitted = scheduler.commit(scheduled.plan)
+            self._recorder.step(start, cost, scheduled.blocks)
+            self._recorder.facts(scheduled.facts._replace(num_emitting=len(emitted.cursor)))
             self._recorder.emissions(emitted.cursor, emitted.drafts)
             self._retire(emitted.finished)
-            plan = following
+            scheduled = following
 
-    def _schedule(self) -> StepPlan | None:
-        """The next plan, or None when nothing can run yet."""
+    def _schedule(self) -> Scheduled | None:
+        """The next step, or None when nothing can run yet."""
         plan = self._scheduler.schedule()
         self._retire(self._scheduler.waiting.take_rejected())
-        return plan if plan.forward.num_tokens else None
+        if not plan.forward.num_tokens:
+            return None
+        return Scheduled(plan, self._facts(plan), self._scheduler.pool.used)
 
     def _overlap(self, plan: StepPlan) -> StepCost:
         """Host time hides behind the GPU; only what sticks out is counted."""
