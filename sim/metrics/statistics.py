@@ -145,9 +145,7 @@ def batch_means(series: Floats, num_batches: int = 20, confidence: float = 0.95)
     return BatchMeans(mean_interval(means.tolist(), confidence), lag1)
 
 
-def bootstrap_means(
-    samples: Floats, confidence: float, draws: int, generator: np.random.Generator
-) -> NDArray[np.float64]:
+def bootstrap_means(samples: Floats, confidence: float, uniforms: Floats) -> Floats:
     """Resampled means over the first axis, widened so that few replicates give honest t-like intervals.
 
     A plain bootstrap of n values is too narrow by about sqrt((n-1)/n) z/t; deviations from the mean are stretched by
@@ -156,14 +154,13 @@ def bootstrap_means(
     Args:
         samples: (n, ...) one row per replicate, n >= 2.
         confidence: the level whose t quantile sets the stretch.
-        draws: resamples.
-        generator: source of randomness (Philox keyed by the caller).
+        uniforms: (D, n) uniforms in [0, 1): one row per resample.
 
     Returns:
-        (draws, ...) resampled means.
+        (D, ...) resampled means.
     """
     n = len(samples)
-    picks = np.minimum((generator.random((draws, n)) * n).astype(np.intp), n - 1)
+    picks = (uniforms * n).astype(np.intp)
     tail = 0.5 + confidence / 2.0
     stretch = math.sqrt(n / (n - 1)) * t_quantile(tail, n - 1) / NormalDist().inv_cdf(tail)
     mean = samples.mean(axis=0)

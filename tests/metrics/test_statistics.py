@@ -63,7 +63,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
         assert interval.low is not None
         assert interval.high is not None
         t_hits += interval.low <= 1.0 <= interval.high
-        means = bootstrap_means(sample[:, None], 0.95, 400, rng)
+        means = bootstrap_means(sample[:, None], 0.95, rng.random((400, 5)))
         low, high = percentile_interval(lambda row: float(row[0]), means, 0.95)
         boot_hits += low <= 1.0 <= high
     assert abs(t_hits / 400 - 0.95) < 0.033

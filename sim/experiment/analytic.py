@@ -1,0 +1,164 @@
+"""The closed-form speed-up over the batch: tokens per step x plain step time / speculative step time.
+
+Every sequence decodes at the same context; no prefill, no queue. Drawn beside the simulated curve, and the source of
+the model band: what the curve becomes when the speculative steps take `relative_error` more or less than priced.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.cost.base import NO_ATTENTION, AttentionLoad, ForwardPass
+from sim.scenario.build import ArmSetup
+from sim.speculation.base import DraftWork
+from sim.theory.crossings import Crossing, crossings
+
+Floats = NDArray[np.float64]
+
+#: Points of the drawn curve; crossings are searched over every whole batch.
+DRAWN_POINTS = 48
+
+
+def decode_pass(batch: int, context_tokens: int, num_draft_tokens: int) -> ForwardPass:
+    """The target's pass when every sequence verifies the same number of drafts (0: plain decode)."""
+    q = num_draft_tokens + 1
+    pairs = batch * (q * context_tokens + q * (q + 1) // 2)
+    load = AttentionLoad(batch, batch * q, batch * (context_tokens + q), pairs)
+    decode, extend = (load, NO_ATTENTION) if q == 1 else (NO_ATTENTION, load)
+    return ForwardPass(batch, batch * q, batch * q, batch * num_draft_tokens, decode, extend)
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeStep:
+    """Seconds of one decode step: the target and drafter on the GPU, and the host."""
+
+    gpu_s: float
+    host_s: float
+    overlapped: bool
+
+    def seconds(self, gpu_scale: float = 1.0) -> float:
+        """Duration of the step when GPU work takes `gpu_scale` times as long as priced."""
+        gpu_s = self.gpu_s * gpu_scale
+        return max(gpu_s, self.host_s) if self.overlapped else gpu_s + self.host_s
+
+
+def decode_step(setup: ArmSetup, batch: int, context_tokens: int) -> DecodeStep:
+    """Price a steady decode step of an arm, with the K that its rule picks for this batch."""
+    k = setup.arm.speculative_config.draft_length.choose(batch)
+    forward = decode_pass(batch, context_tokens, k)
+    draft_s = setup.drafter.draft_seconds(DraftWork(forward, batch, batch * context_tokens, k))
+    gpu_s = setup.cost.target.price(forward).seconds + draft_s
+    return DecodeStep(gpu_s, setup.cost.host.seconds(batch), setup.engine.async_scheduling)
+
+
+@dataclass(frozen=True, eq=False)
+class AnalyticCurve:
+    """Speed-up of an arm over the baseline at equal batch.
+
+    Attributes:
+        batch: (B,) whole batches from 1 to the largest that fits, all of them.
+        speedup, band_low, band_high: (B,) as priced, and with speculative GPU times off by the relative error.
+        context_tokens: context of every sequence.
+        kv_limited: the largest batch is set by KV capacity, not by `max_num_seqs`.
+    """
+
+    batch: NDArray[np.int64]
+    speedup: Floats
+    band_low: Floats
+    band_high: Floats
+    context_tokens: int
+    kv_limited: bool
+
+    @property
+    def crossings(self) -> tuple[Crossing, ...]:
+        """Every change of sign of speed-up - 1."""
+        return crossings(self.batch.tolist(), np.log(self.speedup).tolist())
+
+    def band_at(self, batch: float) -> tuple[float, float]:
+        """Log factors (down, up) that the relative error puts on the speed-up at a batch."""
+        ratios = (np.log(band / self.speedup) for band in (self.band_low, self.band_high))
+        down, up = (float(np.interp(batch, self.batch, ratio)) for ratio in ratios)
+        return down, up
+
+
+def analytic_curve(arm: ArmSetup, baseline: ArmSetup, context_tokens: int) -> AnalyticCurve:
+    """The closed form over every batch that fits both arms."""
+    largest, kv_limited = _largest_batch(arm, baseline, context_tokens)
+    batches = np.arange(1, largest + 1)
+    error = arm.cost.relative_error
+    rows = [_speedups(arm, baseline, batch, context_tokens, error) for batch in batches.tolist()]
+    priced, low, high = np.array(rows).T
+    return AnalyticCurve(batches, priced, low, high, context_tokens, kv_limited)
+
+
+def _speedups(
+    arm: ArmSetup, baseline: ArmSetup, batch: int, context_tokens: int, error: float
+) -> tuple[float, float, float]:
+    plain = decode_step(baseline, batch, context_tokens).seconds()
+    gain = tokens_per_step(arm, batch) / tokens_per_step(baseline, batch)
+    step = decode_step(arm, batch, context_tokens)
+    return tuple(gain * plain / step.seconds(scale) for scale in (1.0, 1.0 + error, 1.0 - error))  # type: ignore[return-value]
+
+
+def tokens_per_step(setup: ArmSetup, batch: int) -> float:
+    """Expected tokens per step over long outputs, bonus included, for the K picked at this batch."""
+    k = setup.arm.speculative_config.draft_length.choose(batch)
+    model = setup.arm.acceptance
+    if not k or model is None:
+        return 1.0
+    return 1.0 + float(model.survival(setup.arm.speculative_config.max_draft_tokens)[:k].sum())
+
+
+def _largest_batch(arm: ArmSetup, baseline: ArmSetup, context_tokens: int) -> tuple[int, bool]:
+    """The largest batch that both arms can hold, and whether KV capacity (not `max_num_seqs`) sets it."""
+    limits = []
+    for setup in (arm, baseline):
+        slots = context_tokens + 1 + setup.arm.speculative_config.max_draft_tokens
+        slots += setup.arm.speculative_config.lookahead_tokens
+        blocks = -(-slots // setup.deployment.block_size)
+        limits.append(setup.deployment.num_kv_blocks // blocks)
+    seqs = min(setup.engine.max_num_seqs or 1 for setup in (arm, baseline))
+    return max(1, min(*limits, seqs)), min(limits) < seqs
+
+
+def why_not(setup: ArmSetup) -> str:
+    """Why the closed form does not describe an arm; "" when it does."""
+    if setup.arm.class_acceptance:
+        return "traffic classes have acceptances of their own"
+    if setup.arm.speculative_config.method == "ngram":
+        return "the number of n-gram drafts depends on the text"
+    return ""
+
+
+def analytic_document(curve: AnalyticCurve) -> dict[str, object]:
+    """The curve for `breakeven.json`, thinned to a few dozen batches."""
+    last = int(curve.batch[-1])
+    drawn = np.unique(np.round(np.geomspace(1, last, DRAWN_POINTS)).astype(np.int64)) - 1
+    found = curve.crossings
+    names = {"stops_paying": "gain_to_loss", "starts_paying": "loss_to_gain"}
+    marks = [{"value": c.value, "direction": names[c.direction], **_crossing_band(curve, c)} for c in found]
+    status = "crosses" if found else "always" if curve.speedup[0] > 1 else "never"
+    return {
+        "batch": curve.batch[drawn].tolist(),
+        "speedup": curve.speedup[drawn].tolist(),
+        "band_low": curve.band_low[drawn].tolist(),
+        "band_high": curve.band_high[drawn].tolist(),
+        "context_tokens": curve.context_tokens,
+        "max_batch": last,
+        "crossings": marks,
+        "status": status,
+        "capacity_reached_first": curve.kv_limited and not found,
+    }
+
+
+def _crossing_band(curve: AnalyticCurve, crossing: Crossing) -> dict[str, float | None]:
+    """Where the crossing moves when the band's edges are the truth; None outside the batches that fit."""
+    places: list[float | None] = []
+    for edge in (curve.band_low, curve.band_high):
+        found = crossings(curve.batch.tolist(), np.log(edge).tolist())
+        same = [c.value for c in found if c.direction == crossing.direction]
+        places.append(min(same, key=lambda value: abs(value - crossing.value), default=None))
+    if crossing.direction == "starts_paying":
+        places.reverse()
+    return {"model_band_low": places[0], "model_band_high": places[1]}

@@ -1,0 +1,164 @@
+"""One run of one arm in one cell: the unit of parallel work. Everything here happens inside a worker."""
+
+import time
+import traceback
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sim.errors import SimError
+from sim.experiment.files import StorageError, json_bytes, parquet_bytes, write_bytes
+from sim.metrics.details import acceptance_details, itl_histogram, mean_decode_context, step_time_s
+from sim.metrics.series import request_columns, timeline_columns
+from sim.metrics.slo import Slo
+from sim.metrics.summary import Measure, Measured, Row, measure_run, null_reason, summary_row
+from sim.metrics.window import Loop
+from sim.scenario.build import set_up, simulate
+from sim.scenario.schema import Scenario
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What one run needs; plain data, so that it can be sent to another process.
+
+    Attributes:
+        scenario_json: the cell's scenario, with nothing left to vary.
+        cell_id: which cell.
+        vary: the varied fields of the cell.
+        arm, replicate: which run.
+        base_dir: where relative file names of the scenario start.
+        folder: where the run's files go; made if missing.
+    """
+
+    scenario_json: str
+    cell_id: str
+    vary: dict[str, Any]
+    arm: str
+    replicate: int
+    base_dir: str
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run reports back.
+
+    Attributes:
+        row: its summary row; None when it failed.
+        error: why it failed, "" when it did not.
+        exit_code: what the error would end a process with; 0 without one.
+        context_tokens: mean context of a decoding request.
+        wall_s: how long it took.
+    """
+
+    row: Row | None
+    error: str = ""
+    exit_code: int = 0
+    context_tokens: float = 0.0
+    wall_s: float = 0.0
+
+
+def run_cell_arm(task: Task) -> Outcome:
+    """Simulate one run and write its files, `result.json` last.
+
+    Failures are reported, not raised, so that other runs go on.
+    """
+    start = time.perf_counter()
+    try:
+        return replace(_run(task), wall_s=time.perf_counter() - start)
+    except SimError as error:
+        return Outcome(None, str(error), error.exit_code)
+    except MemoryError:
+        return Outcome(None, "out of memory", StorageError.exit_code)
+    except Exception:
+        return Outcome(None, traceback.format_exc(limit=-8), 1)
+
+
+def _run(task: Task) -> Outcome:
+    scenario = Scenario.model_validate_json(task.scenario_json)
+    base_dir = Path(task.base_dir)
+    record = simulate(scenario, task.arm, task.replicate, base_dir)
+    run = measure_run(record, measure_of(scenario))
+    row = {**_identity(task, scenario), **summary_row(run)}
+    folder = Path(task.folder)
+    _make_folder(folder)
+    names = tuple(traffic.name for traffic in scenario.workload.classes) or ("default",)
+    write_bytes(folder / "requests.parquet", parquet_bytes(request_columns(run, names)))
+    write_bytes(folder / "timeline.parquet", parquet_bytes(timeline_columns(record)))
+    write_bytes(folder / "result.json", json_bytes(_result(task, scenario, run, row), indent=None))
+    return Outcome(row, context_tokens=mean_decode_context(run))
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"{folder.name}: cannot be made ({error.strerror})") from error
+
+
+def measure_of(scenario: Scenario) -> Measure:
+    """What the metrics have to know about a cell."""
+    slo, workload = scenario.slo, scenario.workload
+    return Measure(
+        loop=Loop(getattr(workload.arrivals, "max_concurrency", None), workload.warmup_requests),
+        slo=Slo() if slo is None else Slo(slo.ttft, slo.tpot, slo.e2el, slo.percentile),
+        num_gpus=scenario.engine.tensor_parallel_size,
+        usd_per_gpu_hour=scenario.hardware.cost_per_gpu_hour_usd,
+    )
+
+
+def _identity(task: Task, scenario: Scenario) -> Row:
+    """The first columns of the summary: which run this is and what load it had."""
+    arrivals = scenario.workload.arrivals
+    return {
+        "experiment": scenario.name,
+        "cell_id": task.cell_id,
+        "arm": task.arm,
+        "is_baseline": task.arm == scenario.baseline,
+        "replicate": task.replicate,
+        "seed": scenario.seed,
+        **{f"vary.{key}": value for key, value in task.vary.items()},
+        "max_concurrency": getattr(arrivals, "max_concurrency", None),
+        "request_rate": getattr(arrivals, "request_rate", None),
+        "burstiness": getattr(arrivals, "burstiness", None),
+    }
+
+
+def _result(task: Task, scenario: Scenario, run: Measured, row: Row) -> dict[str, object]:
+    deployment = set_up(scenario, task.arm, Path(task.base_dir)).deployment
+    memory = asdict(deployment.memory)
+    memory |= {"num_kv_blocks": run.record.num_kv_blocks, "block_size": run.record.block_size}
+    empty = [key for key, value in row.items() if value is None]
+    inapplicable = ("max_concurrency", "request_rate", "burstiness")
+    return {
+        "schema_version": 1,
+        "summary": row,
+        "null_reasons": {key: null_reason(key) for key in empty if key not in inapplicable},
+        "acceptance": acceptance_details(run),
+        "step_time_s": step_time_s(run),
+        "itl_histogram": itl_histogram(run),
+        "mean_decode_context_tokens": mean_decode_context(run),
+        "memory": memory,
+        "notes": run_notes(run, row),
+    }
+
+
+#: Below this many measured requests a 99th percentile rests on fewer than ten of them.
+MIN_REQUESTS_FOR_P99 = 1000
+
+
+def run_notes(run: Measured, row: Row) -> list[str]:
+    """What a reader of the numbers has to know."""
+    notes = []
+    if not run.window.steady:
+        notes.append("too few requests for a steady window: the whole run is measured, start and drain included")
+    if row["saturated"]:
+        notes.append("saturated: the queue still grew at the end, so latencies depend on the length of the run")
+    if row["failed"]:
+        notes.append(f"{row['failed']} requests were rejected or never finished")
+    if row["preemptions"]:
+        notes.append(f"{row['preemptions']} preemptions: the KV pool was exhausted")
+    measured = int(run.window.measured.sum())
+    if measured < MIN_REQUESTS_FOR_P99:
+        notes.append(f"p99 of {measured} requests: fewer than {MIN_REQUESTS_FOR_P99}")
+    return notes
