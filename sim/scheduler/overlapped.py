@@ -1,9 +1,9 @@
 """Asynchronous scheduling: step t + 1 is scheduled before the tokens of step t are known (fidelity.md 1.8, vLLM V1).
 
 `schedule` counts the tokens of the step it hands out as if every draft were accepted, so that budget and KV slots are
-charged for the full K; `commit` takes back what was not. A request that ends is found out one step late: its place in
-the step already scheduled is wasted, and its blocks were not free for that step. (vLLM leaves out requests sure to reach
-`max_tokens`; here all requests end by a stop token, which nobody can foresee.)
+charged for the full K; `commit` takes back what was not. A request that ends is found out one step late: its place and
+its blocks in the step already scheduled are wasted. (vLLM leaves out requests sure to reach `max_tokens`; here all
+requests end by a stop token, which nobody can foresee.)
 """
 
 import numpy as np
@@ -26,6 +26,7 @@ class OverlappedScheduler(Scheduler):
         super().__init__(config, table, tape, draft_length)
         self._position = np.zeros(len(table), np.int64)
         self._in_flight: dict[int, tuple[Ints, Ints]] = {}
+        self._end = table.output_offset + np.minimum(table.output_tokens, config.max_model_len - table.prompt_tokens)
 
     def schedule(self) -> StepPlan:
         """Schedule a step and count its tokens as if every draft were accepted, then K more."""
@@ -39,19 +40,31 @@ class OverlappedScheduler(Scheduler):
         return plan
 
     def commit(self, plan: StepPlan) -> Emitted:
-        """Replace the assumed tokens of a step by the real ones; what ended goes at once, as in vLLM."""
-        running = self.running
+        """Replace the assumed tokens of a step by the real ones.
+
+        What ended goes at once; what was preempted meanwhile keeps the tokens of this step (both as in vLLM).
+        """
         rows, ahead = self._in_flight.pop(id(plan))
         at, present = self._find(rows)
-        rows, ahead, at, drafts = rows[present], ahead[present], at[present], plan.drafts[present]
-        cursor = running.cursor[at]
+        cursor = self.table.output_offset[rows] + self.waiting.num_emitted[rows]
+        cursor[present] = self.running.cursor[at[present]]
+        left = self._end[rows] - cursor
+        live = left > 0
+        rows, cursor, drafts = rows[live], cursor[live], plan.drafts[live]
         accepted = np.minimum(self.tape.accepted.take(cursor), drafts)
-        tokens = np.minimum(accepted + 1, -running.over[at])
+        tokens = np.minimum(accepted + 1, left[live])
+        present, at = present[live], at[live]
+        finished = self._advance(at[present], tokens[present], ahead[live][present])
+        finished += self.waiting.receive(rows[~present].tolist(), tokens[~present].tolist())
+        return Emitted(rows, cursor, tokens, drafts, accepted, finished)
+
+    def _advance(self, at: Ints, tokens: Ints, ahead: Ints) -> list[int]:
+        """Give running requests their tokens, take back what was assumed; returns the rows that are done."""
+        running = self.running
         running.cells[CURSOR : OVER + 1, at] += tokens
         running.known[at] += tokens - ahead
         running.placeholders[at] -= ahead
-        ended = at[running.over[at] >= 0]
-        return Emitted(rows, cursor, tokens, drafts, accepted, self._remove(ended))
+        return self._remove(at[running.over[at] >= 0])
 
     def _find(self, rows: Ints) -> tuple[Ints, NDArray[np.bool_]]:
         """Where these rows run now, and which of them still do (the others ended or were preempted)."""

@@ -76,6 +76,16 @@ class Waiting:
         self._queue.appendleft(row)
         self.blocked = False
 
+    def receive(self, rows: list[int], tokens: list[int]) -> list[int]:
+        """Tokens of a step that was in flight when these requests were preempted; returns the rows they complete."""
+        finished = []
+        for row, count in zip(rows, tokens, strict=True):
+            self.num_emitted[row] += count
+            if self.num_emitted[row] >= self._output[row]:
+                self._queue.remove(row)
+                finished.append(row)
+        return finished
+
     def take_rejected(self) -> list[int]:
         """Rows given up since the last call: preempted requests that have outgrown the pool."""
         late, self._rejected_late = self._rejected_late, []
