@@ -15,7 +15,8 @@ class RequestTable:
     """N requests in order of arrival; a request's row index is its identity for random numbers.
 
     Attributes:
-        arrival_ns: (N,) arrival times, non-decreasing; all 0 in a closed loop, where a request arrives when a user is free.
+        arrival_ns: (N,) arrival times, non-decreasing; all 0 in a closed loop, where a request arrives when a user is
+            free.
         prompt_tokens: (N,) prompt lengths, >= 1.
         output_tokens: (N,) output lengths, >= 1. Known to the simulator, never to the scheduler before the end.
         class_id: (N,) index into `class_names`.

@@ -1,0 +1,1 @@
+"""Arrival processes; one file per kind. Besides `server/` the only folder that knows the simulated clock."""

@@ -1,0 +1,1 @@
+"""Distributions of prompt and output lengths; one file per kind."""

@@ -1,0 +1,206 @@
+"""The workload of a scenario: which requests arrive when, how long they are and which class they belong to."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, Self
+
+import numpy as np
+from pydantic import Field, StringConstraints, ValidationInfo, field_validator, model_validator
+
+from sim.rng import Streams
+from sim.spec import Seq, Spec
+from sim.units import PositiveCount
+from sim.workload.arrivals.base import ARRIVALS, ArrivalProcess
+from sim.workload.lengths.base import LENGTHS, LengthDistribution
+from sim.workload.lengths.fixed import Fixed
+from sim.workload.lengths.trace import FromTrace
+from sim.workload.requests import Ints, RequestTable
+from sim.workload.traces import Trace, TraceChoice
+
+#: vLLM's usual benchmark lengths, where neither lengths nor a trace are given.
+DEFAULT_PROMPT_TOKENS, DEFAULT_OUTPUT_TOKENS = 1024, 256
+MAX_REQUESTS = 1_000_000
+
+Lengths = Annotated[LengthDistribution, LENGTHS]
+NumRequests = Annotated[PositiveCount, Field(le=MAX_REQUESTS)]
+LeftOut = Annotated[int, Field(ge=0, le=MAX_REQUESTS)]
+
+
+class TrafficClass(Spec):
+    """One kind of traffic.
+
+    Attributes:
+        name: how results call it.
+        share: of the requests, relative to the other classes' shares.
+        speculate: False = its requests opt out of speculation.
+        prompt_tokens, output_tokens: lengths of this class; null = those of the workload.
+    """
+
+    name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,79}$")]
+    share: Annotated[float, Field(gt=0, le=1e9)]
+    speculate: bool = True
+    prompt_tokens: Lengths | None = None
+    output_tokens: Lengths | None = None
+
+
+class WorkloadFacts(NamedTuple):
+    """What a workload will ask for, known without drawing it: for checks before a run.
+
+    Attributes:
+        num_requests: N.
+        mean_prompt_tokens, mean_output_tokens: expected, classes weighted by share.
+        max_prompt_tokens, max_output_tokens: the longest there can be.
+        trace_rows: requests in the trace window, 0 without a trace.
+        trace_span_s: time of the window's last arrival; 0 without a trace.
+    """
+
+    num_requests: int
+    mean_prompt_tokens: float
+    mean_output_tokens: float
+    max_prompt_tokens: int
+    max_output_tokens: int
+    trace_rows: int
+    trace_span_s: float
+
+
+class Workload(Spec):
+    """The requests, the same for all arms of a replicate.
+
+    Each row's class, lengths and gap come from its own uniforms, so more requests never change the earlier ones and
+    one setting never moves the draws of another. Trace arrivals give row i the lengths of trace row i. Otherwise row i
+    takes trace row (i + offset) mod n of the window, with an offset drawn per replicate: replicates see different
+    stretches, neighbours stay neighbours, and the trace may be used more than once.
+
+    Attributes:
+        trace: recorded requests for `kind: trace`: a shipped id, a file, or a mapping with a window.
+        arrivals: when requests come.
+        prompt_tokens, output_tokens: lengths; default from the trace if there is one, else 1024 and 256.
+        classes: traffic classes; none = one class `default` that speculates.
+        num_requests: how many; null = automatic. closed: 8 per user, at least 200, at most 10,000 but never below 2
+            per user. poisson, gamma: ten minutes of traffic, 2,000 to 50,000. trace: the whole window.
+        warmup_requests, cooldown_requests: first and last requests left out of statistics; null = automatic.
+    """
+
+    trace: TraceChoice | None = None
+    arrivals: Annotated[ArrivalProcess, ARRIVALS]
+    prompt_tokens: Lengths = Field(default_factory=lambda given: _default_lengths(given, DEFAULT_PROMPT_TOKENS))
+    output_tokens: Lengths = Field(default_factory=lambda given: _default_lengths(given, DEFAULT_OUTPUT_TOKENS))
+    classes: Seq[TrafficClass] = ()
+    num_requests: NumRequests | None = None
+    warmup_requests: LeftOut | None = None
+    cooldown_requests: LeftOut | None = None
+
+    @field_validator("arrivals", "prompt_tokens", "output_tokens")
+    @classmethod
+    def _has_its_trace(cls, value: ArrivalProcess | LengthDistribution, info: ValidationInfo) -> Any:
+        if value.needs_trace and "trace" in info.data and info.data["trace"] is None:
+            raise ValueError("kind trace needs workload.trace: a shipped trace or a file")
+        return value
+
+    @field_validator("classes")
+    @classmethod
+    def _usable_classes(cls, classes: tuple[TrafficClass, ...], info: ValidationInfo) -> tuple[TrafficClass, ...]:
+        names = [traffic.name for traffic in classes]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"class names must differ; given twice: {', '.join(twice)}")
+        for traffic in classes:
+            for lengths in (traffic.prompt_tokens, traffic.output_tokens):
+                if lengths is not None:
+                    cls._has_its_trace(lengths, info)
+        return classes
+
+    @model_validator(mode="after")
+    def _something_is_measured(self) -> Self:
+        left_out = (self.warmup_requests or 0) + (self.cooldown_requests or 0)
+        if self.num_requests is not None and left_out >= self.num_requests:
+            raise ValueError(f"warmup_requests + cooldown_requests ({left_out}) leave none of {self.num_requests}")
+        return self
+
+    def requests(self, streams: Streams, base_dir: Path) -> RequestTable:
+        """The request table of one replicate.
+
+        Args:
+            streams: its random numbers; uses the streams `arrivals`, `classes`, `lengths/prompt`, `lengths/output`
+                and `trace offset`.
+            base_dir: folder that a relative trace path starts from.
+
+        Raises:
+            ScenarioError: the trace cannot be read, or is shorter than a replay of `num_requests`.
+        """
+        trace = self.load_trace(base_dir)
+        num = self._count(trace)
+        class_id = self._class_ids(streams, num)
+        rows = self._trace_rows(streams, num, trace)
+        prompt = [traffic.prompt_tokens or self.prompt_tokens for traffic in self._classes]
+        output = [traffic.output_tokens or self.output_tokens for traffic in self._classes]
+        observed = (None, None) if trace is None else (trace.input_tokens[rows], trace.output_tokens[rows])
+        return RequestTable(
+            arrival_ns=self.arrivals.arrival_ns(num, streams, None if trace is None else trace.arrival_ns),
+            prompt_tokens=_draw(prompt, class_id, streams.per_row("lengths/prompt", num), observed[0]),
+            output_tokens=_draw(output, class_id, streams.per_row("lengths/output", num), observed[1]),
+            class_id=class_id,
+            speculate=np.array([traffic.speculate for traffic in self._classes])[class_id],
+            class_names=tuple(traffic.name for traffic in self._classes),
+        )
+
+    def facts(self, base_dir: Path) -> WorkloadFacts:
+        """Sizes for checks before a run; reads the trace.
+
+        Raises:
+            ScenarioError: the trace cannot be read.
+        """
+        trace = self.load_trace(base_dir)
+        observed = (None, None) if trace is None else (trace.input_tokens, trace.output_tokens)
+        shares = self._shares()
+        prompt = [traffic.prompt_tokens or self.prompt_tokens for traffic in self._classes]
+        output = [traffic.output_tokens or self.output_tokens for traffic in self._classes]
+        return WorkloadFacts(
+            num_requests=self._count(trace),
+            mean_prompt_tokens=float(shares @ [lengths.mean_tokens(observed[0]) for lengths in prompt]),
+            mean_output_tokens=float(shares @ [lengths.mean_tokens(observed[1]) for lengths in output]),
+            max_prompt_tokens=max(lengths.max_tokens(observed[0]) for lengths in prompt),
+            max_output_tokens=max(lengths.max_tokens(observed[1]) for lengths in output),
+            trace_rows=0 if trace is None else len(trace),
+            trace_span_s=0.0 if trace is None else trace.span_s,
+        )
+
+    def load_trace(self, base_dir: Path) -> Trace | None:
+        """The trace window, or None without a trace; see `TraceSource.load`."""
+        return None if self.trace is None else self.trace.load(base_dir)
+
+    @property
+    def _classes(self) -> tuple[TrafficClass, ...]:
+        return self.classes or (TrafficClass(name="default", share=1.0),)
+
+    def _shares(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+        shares = np.array([traffic.share for traffic in self._classes])
+        return np.asarray(shares / shares.sum())
+
+    def _count(self, trace: Trace | None) -> int:
+        if self.num_requests is not None:
+            return self.num_requests
+        return min(self.arrivals.automatic_num_requests(0 if trace is None else len(trace)), MAX_REQUESTS)
+
+    def _class_ids(self, streams: Streams, num: int) -> Ints:
+        bounds = np.cumsum(self._shares())[:-1]
+        return np.searchsorted(bounds, streams.per_row("classes", num), side="right").astype(np.int64)
+
+    def _trace_rows(self, streams: Streams, num: int, trace: Trace | None) -> Ints:
+        """The trace row of each request; empty without a trace."""
+        if trace is None:
+            return np.zeros(0, np.int64)
+        offset = 0 if self.arrivals.needs_trace else int(streams.per_row("trace offset", 1)[0] * len(trace))
+        return (np.arange(num) + offset) % len(trace)
+
+
+def _default_lengths(given: Mapping[str, Any], tokens: int) -> LengthDistribution:
+    return Fixed(value=tokens) if given.get("trace") is None else FromTrace()
+
+
+def _draw(kinds: list[LengthDistribution], class_id: Ints, uniforms: Any, observed: Ints | None) -> Ints:
+    """Each row's length from its class's distribution."""
+    lengths = np.empty(len(class_id), np.int64)
+    for index, kind in enumerate(kinds):
+        mine = class_id == index
+        lengths[mine] = kind.draw(uniforms[mine], None if observed is None else observed[mine])
+    return lengths
