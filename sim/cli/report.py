@@ -1,0 +1,34 @@
+"""`specsim report`: the dashboard of a results folder."""
+
+import os
+import sys
+import webbrowser
+from pathlib import Path
+from typing import cast
+
+import click
+
+from sim.report.dashboard import Plotlyjs, write_dashboard
+from sim.report.terminal import summary_text
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Where to write; default FOLDER/dashboard.html.")
+@click.option("--open", "show", is_flag=True, help="Open the page in the web browser.")
+@click.option(
+    "--plotlyjs",
+    type=click.Choice(["gzip", "inline"]),
+    default="gzip",
+    show_default=True,
+    help="gzip: 2 MB, unpacked in the page. inline: 5 MB, for old browsers.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Do not print the summary.")
+def report(folder: Path, output: Path | None, show: bool, plotlyjs: str, quiet: bool) -> None:
+    """Build the dashboard of a results FOLDER and print the summary."""
+    page = write_dashboard(folder, output, cast(Plotlyjs, plotlyjs))
+    if not quiet:
+        click.echo(summary_text(folder, colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR")))
+    click.echo(f"Wrote {page}")
+    if show:
+        webbrowser.open(page.resolve().as_uri())

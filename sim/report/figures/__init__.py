@@ -1,0 +1,1 @@
+"""The panels of the dashboard, one file each: every module has `panel(results) -> Panel | None`."""

@@ -1,0 +1,215 @@
+"""Panel 1: the answer. One sentence, a table of where each arm pays, break-even with intervals, and what to doubt."""
+
+from collections.abc import Sequence
+
+from sim.report import crossings as be
+from sim.report.axis import Axis, Cell, Slice, say_value
+from sim.report.panel import swatch
+from sim.report.reader import Ratio, Results
+from sim.report.style import arm_styles
+from sim.report.wording import change, escape, factor, interval, listed, metric_name
+
+#: what the table of loads compares when no break-even was asked for
+_DEFAULT = ("output_throughput", "mean_tpot_ms")
+#: columns of the table of a single operating point
+_POINT_METRICS = ("output_throughput", "mean_tpot_ms", "mean_ttft_ms", "mean_e2el_ms", "request_goodput")
+_MARKS = {"better": "▲", "worse": "▼", "not resolved": "≈"}
+
+
+def verdict_html(results: Results) -> str:
+    """The verdict section."""
+    kicker = f"Does speculation pay? Judged by {metric_name(_objectives(results)[0])}"
+    parts = [f'<p class="kicker">{escape(kicker)}</p><h2>{escape(headline(results))}</h2>', _badge(results)]
+    for part in results.slices:
+        parts.append(f"<h3>{escape(part.label)}</h3>" if part.label and len(results.slices) > 1 else "")
+        if results.axis is None:
+            parts.append(_point_grid(results, part))
+        else:
+            parts += [_grid(results, results.axis, part, objective) for objective in _objectives(results)]
+            parts.append(_break_even_list(results, results.axis, part))
+    parts.append(_warnings(results))
+    return f'<section class="panel verdict" id="verdict">{"".join(parts)}</section>\n'
+
+
+def headline(results: Results) -> str:
+    """The one sentence: up to where each arm pays, or how much it gains at the single operating point."""
+    objective = _objectives(results)[0]
+    if not results.challengers:
+        return f"One arm only ({results.baseline}): nothing to compare"
+    axis = results.axis
+    if axis is None:
+        return _point_headline(results, objective)
+    clauses = [
+        (f"{arm} ({part.label})" if part.label else arm, be.answer(found, axis))
+        for part in results.slices
+        for arm in results.challengers
+        if (found := be.entry(results, arm, objective, part)) is not None
+    ]
+    if not clauses:
+        return f"Break-even of {metric_name(objective)} was not computed; the table shows where each arm pays"
+    more = f"; {len(clauses) - 4} more answers below" if len(clauses) > 4 else ""
+    return be.together(clauses[:4]) + more + "."
+
+
+def _point_headline(results: Results, objective: str) -> str:
+    words = []
+    for arm in results.challengers:
+        ratio = results.ratio(results.done[0], arm, objective)
+        if ratio is None:
+            continue
+        pays = {"better": "pays here", "worse": "does not pay here"}.get(
+            ratio.verdict, "makes no measurable difference"
+        )
+        ci = interval(ratio.low, ratio.high, "x")
+        words.append(f"{arm} {pays}: {change(ratio.speedup)}" + (f" (95 % CI {ci}×)" if ci else ""))
+    return "; ".join(words) or "Nothing to compare"
+
+
+def _objectives(results: Results) -> list[str]:
+    return (be.objectives(results) or list(_DEFAULT))[:3]
+
+
+def cost_profiles(results: Results) -> list[dict[str, object]]:
+    """The fitted parameters behind the step times, from the manifest: `profile`, `relative_error`."""
+    found = results.manifest.get("cost_profile") or {}
+    if not isinstance(found, dict):
+        return []
+    several = [value for value in found.values() if isinstance(value, dict)]
+    unique = {str(value.get("profile")): value for value in several}
+    return [found] if "profile" in found else list(unique.values())
+
+
+def _badge(results: Results) -> str:
+    badges = []
+    for profile in cost_profiles(results):
+        error = float(str(profile.get("relative_error") or 0))
+        kind = "exact" if error == 0 else "good" if error <= 0.08 else "fair" if error <= 0.15 else "poor"
+        words = "exact by definition" if error == 0 else f"step times ± {100 * error:.0f} %"
+        hint = "calibrated on this GPU and format" if kind == "good" else "not calibrated on this GPU and format"
+        hint = "a model with given times" if kind == "exact" else hint
+        name = escape(profile.get("profile"))
+        badges.append(f'<li class="badge {kind}"><b>{name}</b> cost profile: {words} (one sigma), {hint}</li>')
+    return f'<ul class="badges">{"".join(badges)}</ul>' if badges else ""
+
+
+def _grid(results: Results, axis: Axis, part: Slice, objective: str) -> str:
+    """Arms down, loads across: speed-up, coloured and marked by its verdict."""
+    rows = [
+        (arm, [_pay_cell(cell, results.ratio(cell, arm, objective)) for cell in part.cells])
+        for arm in results.challengers
+    ]
+    title = f"Speed-up of {metric_name(objective)} over {results.baseline}"
+    return _pays_table(results, title, [axis.short, *(say_value(cell.x) for cell in part.cells)], rows)
+
+
+def _point_grid(results: Results, part: Slice) -> str:
+    """Arms down, metrics across, for a single operating point."""
+    cell = part.cells[0]
+    known = [m for m in _POINT_METRICS if any(results.ratio(cell, arm, m) for arm in results.challengers)]
+    rows = [(arm, [_pay_cell(cell, results.ratio(cell, arm, m)) for m in known]) for arm in results.challengers]
+    return _pays_table(results, f"Speed-up over {results.baseline}", ["", *map(metric_name, known)], rows)
+
+
+def _pays_table(results: Results, title: str, head: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]]) -> str:
+    if not rows:
+        return ""
+    styles = arm_styles(results)
+    columns = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
+    body = "".join(
+        f'<tr><th scope="row">{swatch(styles[arm])} {escape(arm)}</th>{"".join(cells)}</tr>' for arm, cells in rows
+    )
+    width = 9 + 4.1 * (len(head) - 1)
+    return (
+        f'<div class="scroll"><table class="pays" style="min-width:{width:.1f}rem"><caption>{escape(title)}</caption>'
+        f"<thead><tr>{columns}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def _pay_cell(cell: Cell, ratio: Ratio | None) -> str:
+    if ratio is None:
+        reason = cell.reason or "no value"
+        return f'<td class="missing" title="{escape(reason)}">failed</td>' if not cell.done else "<td>–</td>"
+    ci = interval(ratio.low, ratio.high, "x")
+    tip = f"{ratio.verdict}; 95 % CI {ci or 'unknown'}; {ratio.n} pairs"
+    kind = {"better": "pays", "worse": "loses"}.get(ratio.verdict, "open")
+    return f'<td class="{kind}" title="{escape(tip)}">{factor(ratio.speedup)}<i>{_MARKS[ratio.verdict]}</i></td>'
+
+
+def _break_even_list(results: Results, axis: Axis, part: Slice) -> str:
+    rows = []
+    for arm in results.challengers:
+        for objective in be.objectives(results):
+            found = be.entry(results, arm, objective, part)
+            if found is None:
+                continue
+            points = "; ".join(be.precise(c, axis) for c in be.crossings(found)) or be.answer(found, axis)
+            full = " (capacity reached first)" if found.get("capacity_reached_first") else ""
+            best = be.gain(found, axis)
+            rows.append((arm, metric_name(objective), points + full, best, _tested(found.get("range_tested") or ())))
+    if not rows:
+        return ""
+    head = "".join(
+        f'<th scope="col">{name}</th>' for name in ("Arm", "Objective", "Break-even", "Largest gain", "Tested")
+    )
+    body = "".join(
+        "<tr>" + "".join(f'<td class="text">{escape(entry)}</td>' for entry in row) + "</tr>" for row in rows
+    )
+    return (
+        '<details class="break-even" open><summary>Break-even with its uncertainty</summary><div class="scroll"><table>'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></details>"
+    )
+
+
+def _tested(tested: Sequence[float]) -> str:
+    return f"{say_value(tested[0])} to {say_value(tested[-1])}" if len(tested) >= 2 else ""
+
+
+def warnings_of(results: Results) -> list[str]:
+    """Everything a reader should doubt: notes of the run, unresolved or failed loads, saturation, capacity."""
+    found = [str(note) for key in ("warnings", "notes") for note in results.manifest.get(key) or ()]
+    found += [
+        f"{'Some runs failed' if cell.done else 'No result'} at {_where(results, cell)}: {cell.reason}"
+        for cell in results.cells
+        if cell.reason
+    ]
+    found += _saturation(results)
+    for part in results.slices:
+        for arm in results.challengers:
+            found += _doubts(results, part, arm)
+    return list(dict.fromkeys(found))
+
+
+def _saturation(results: Results) -> list[str]:
+    groups: dict[str, list[str]] = {}
+    for arm in results.arms:
+        if full := [_where(results, cell) for cell in results.done if results.saturated(cell, arm)]:
+            groups.setdefault(listed(full[:4]), []).append(arm)
+    return [
+        f"Saturated at {loads}: {listed(arms)}; the queue grows without bound there" for loads, arms in groups.items()
+    ]
+
+
+def _where(results: Results, cell: Cell) -> str:
+    return results.axis.say(cell.x) if results.axis else cell.others or cell.cell_id
+
+
+def _doubts(results: Results, part: Slice, arm: str) -> list[str]:
+    notes, where = [], f" ({part.label})" if part.label and len(results.slices) > 1 else ""
+    for objective in be.objectives(results):
+        entry = be.entry(results, arm, objective, part) or {}
+        if entry.get("capacity_reached_first"):
+            notes.append(
+                f"{arm}{where}: the server is full before {metric_name(objective)} breaks even; more load only queues"
+            )
+        if entry.get("status") == "indeterminate":
+            reason = entry.get("reason") or "the intervals include 1; run more replicates or loads"
+            notes.append(f"{arm}{where}: break-even of {metric_name(objective)} is not resolved: {reason}")
+    runs = {ratio.n for cell in part.cells if (ratio := results.ratio(cell, arm, "output_throughput"))}
+    if runs and max(runs) < 2:
+        notes.append(f"{arm}{where}: one replicate only, so there are no intervals")
+    return notes
+
+
+def _warnings(results: Results) -> str:
+    items = "".join(f"<li>{escape(note)}</li>" for note in warnings_of(results))
+    return f'<div class="warnings"><h3>Before you rely on this</h3><ul>{items}</ul></div>' if items else ""

@@ -1,0 +1,188 @@
+"""The one-screen summary that ends a run: plain aligned text, at most 100 columns, ASCII but for names."""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from sim.report import crossings as be
+from sim.report.axis import Axis, Cell, Slice, say_value
+from sim.report.figures.provenance import subtitle
+from sim.report.figures.verdict import cost_profiles, warnings_of
+from sim.report.reader import Ratio, Results, load_results
+from sim.report.wording import clean, metric_name, number, percent
+
+WIDTH = 100
+#: arms beside each other in one table
+_ARMS_PER_TABLE = 2
+_COLORS = {"better": "\x1b[32m", "worse": "\x1b[31m", "bold": "\x1b[1m", "dim": "\x1b[2m"}
+#: rows of the table of a single operating point
+_POINT_ROWS = {
+    "output_throughput": "Output throughput (tok/s)",
+    "tok_s_user_median": "Per user, median (tok/s)",
+    "median_ttft_ms": "TTFT median (ms)",
+    "p99_ttft_ms": "TTFT p99 (ms)",
+    "median_tpot_ms": "TPOT median (ms)",
+    "p99_tpot_ms": "TPOT p99 (ms)",
+    "mean_e2el_ms": "E2E latency mean (ms)",
+    "request_goodput": "Goodput (req/s)",
+}
+
+
+def summary_text(run_dir: Path, colour: bool = False) -> str:
+    """The summary of a results folder.
+
+    Args:
+        run_dir: a results folder.
+        colour: whether to use ANSI colours.
+
+    Raises:
+        ResultsError: the folder is unreadable or unfinished.
+    """
+    results = load_results(Path(run_dir))
+    paint = _Paint(colour)
+    lines = [*_head(results, paint), ""]
+    for part in results.slices:
+        if len(results.slices) > 1:
+            lines.append(paint(clean(part.label), "bold"))
+        lines += _sweep(results, results.axis, part, paint) if results.axis else _point(results, part.cells[0], paint)
+        if results.axis:
+            lines += _break_even(results, results.axis, part)
+    lines += [*_acceptance(results), *_notes(results)]
+    return "\n".join(line.rstrip() for line in lines).rstrip() + "\n"
+
+
+class _Paint:
+    """Adds ANSI colour when it is wanted; lengths must be settled before."""
+
+    def __init__(self, colour: bool) -> None:
+        self.colour = colour
+
+    def __call__(self, text: str, kind: str) -> str:
+        return f"{_COLORS[kind]}{text}\x1b[0m" if self.colour and kind in _COLORS else text
+
+
+def _head(results: Results, paint: _Paint) -> Iterator[str]:
+    yield f"{paint(_fit(results.name, 40), 'bold')}"
+    yield from _wrapped(_ascii(subtitle(results)), "")
+    for profile in cost_profiles(results):
+        error = float(str(profile.get("relative_error") or 0))
+        words = "exact by definition" if error == 0 else f"step times +-{100 * error:.0f} % (one sigma)"
+        yield f"cost profile {clean(profile.get('profile'))}: {words}"
+
+
+def _groups(results: Results) -> list[Sequence[str]]:
+    arms = results.challengers
+    return [arms[i : i + _ARMS_PER_TABLE] for i in range(0, len(arms), _ARMS_PER_TABLE)] or [()]
+
+
+def _sweep(results: Results, axis: Axis, part: Slice, paint: _Paint) -> Iterator[str]:
+    """A row per load: throughput of the baseline, speed-up of each arm, TPOT of all."""
+    for group in _groups(results):
+        names = [_fit(arm, 18).rjust(18) for arm in group]
+        times = [_fit(arm, 9).rjust(10) for arm in (results.baseline, *group)]
+        yield f"{'':>13}{'tok/s':>12}{_ruled(19 * len(group), 'speed-up of throughput (95 % CI)')}" + _ruled(
+            10 * len(times), "mean TPOT (ms)"
+        )
+        base = _fit(results.baseline, 11)
+        yield paint(f"{_fit(axis.short, 12):<13}{base:>12}{''.join(f' {n}' for n in names)}{''.join(times)}", "dim")
+        for cell in part.cells:
+            yield _sweep_row(results, cell, group, paint)
+        yield ""
+
+
+def _ruled(width: int, title: str) -> str:
+    return f" {title[: width - 1]:>{width - 1}}" if width else ""
+
+
+def _sweep_row(results: Results, cell: Cell, group: Sequence[str], paint: _Paint) -> str:
+    head = f"{_ascii(say_value(cell.x)):<13}"
+    if not cell.done:
+        return _fit(f"{head} failed: {cell.reason}", WIDTH)
+    ratios = [results.ratio(cell, arm, "output_throughput") for arm in group]
+    gains = "".join(" " + _gain(ratio, 18, paint) for ratio in ratios)
+    times = "".join(f"{_level(results, cell, arm, 'mean_tpot_ms'):>10}" for arm in (results.baseline, *group))
+    flag = " saturated" if any(results.saturated(cell, arm) for arm in (results.baseline, *group)) else ""
+    return f"{head}{_level(results, cell, results.baseline, 'output_throughput'):>12}{gains}{times}{flag}"
+
+
+def _gain(ratio: Ratio | None, width: int, paint: _Paint) -> str:
+    """`1.42 (1.38-1.46) +`, with + for better and - for worse beyond chance."""
+    if ratio is None:
+        return "-".rjust(width)
+    ci = f" ({ratio.low:.2f}-{ratio.high:.2f})" if ratio.low is not None and ratio.high is not None else ""
+    mark = {"better": "+", "worse": "-"}.get(ratio.verdict, "~")
+    return paint(f"{ratio.speedup:.2f}{ci} {mark}".rjust(width), ratio.verdict)
+
+
+def _level(results: Results, cell: Cell, arm: str, metric: str) -> str:
+    level = results.level(cell, arm, metric)
+    return _ascii(number(level.mean, 4 if level.mean >= 1000 else 3)) if level else "-"
+
+
+def _point(results: Results, cell: Cell, paint: _Paint) -> Iterator[str]:
+    """A row per metric: baseline, then each arm with its speed-up."""
+    for group in _groups(results):
+        arms = "".join(f"{_fit(arm, 11):>12}{'speed-up (95% CI)':>20}" for arm in group)
+        yield paint(f"{'':<26}{_fit(results.baseline, 9):>10}{arms}", "dim")
+        for metric, label in _POINT_ROWS.items():
+            row = f"{label:<26}{_level(results, cell, results.baseline, metric):>10}"
+            for arm in group:
+                gain = _gain(results.ratio(cell, arm, metric), 19, paint)
+                row += f"{_level(results, cell, arm, metric):>12} {gain}"
+            if any(results.level(cell, arm, metric) for arm in (results.baseline, *group)):
+                yield row
+        yield "Speed-up above 1 is better for rates and times alike."
+
+
+def _break_even(results: Results, axis: Axis, part: Slice) -> Iterator[str]:
+    for objective in be.objectives(results):
+        yield f"Break-even, {metric_name(objective)}"
+        for arm in results.challengers:
+            found = be.entry(results, arm, objective, part)
+            if found is not None:
+                yield from _wrapped(_ascii(_clause(arm, found, axis)), "  ")
+
+
+def _clause(arm: str, found: be.Found, axis: Axis) -> str:
+    points = "; ".join(be.precise(crossing, axis) for crossing in be.crossings(found))
+    best = be.gain(found, axis)
+    full = "; capacity reached first" if found.get("capacity_reached_first") else ""
+    detail = f": {points}" if points else ""
+    return f"{clean(arm)} {be.answer(found, axis)}{detail}{full}" + (f"; largest gain {best}" if best else "")
+
+
+def _acceptance(results: Results) -> Iterator[str]:
+    """Mean over everything that was run: it hardly depends on the load."""
+    parts = []
+    for arm in results.challengers:
+        lengths = [
+            level.mean for cell in results.done if (level := results.level(cell, arm, "spec_decode_acceptance_length"))
+        ]
+        if lengths:
+            parts.append(f"{clean(arm)} {sum(lengths) / len(lengths):.2f}")
+    if parts:
+        yield from _wrapped("Tokens per verify step, bonus included: " + ", ".join(parts), "")
+    use = [level.mean for c in results.done for a in results.arms if (level := results.level(c, a, "kv_usage_p99"))]
+    lost = [level.mean for c in results.done for a in results.arms if (level := results.level(c, a, "preemptions"))]
+    if use:
+        yield f"KV use p99 up to {percent(max(use))}; preemptions per run up to {number(max(lost or [0]))}"
+
+
+def _notes(results: Results) -> Iterator[str]:
+    for note in warnings_of(results):
+        yield from _wrapped(f"note: {_ascii(clean(note))}", "")
+
+
+def _wrapped(text: str, indent: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent + "  ") or [""]
+
+
+def _fit(text: str, width: int) -> str:
+    shown = clean(text)
+    return shown if len(shown) <= width else shown[: width - 1] + "~"
+
+
+def _ascii(text: str) -> str:
+    for fancy, simple in {"\u202f": " ", "–": "-", "×": "x", "·": "|", "−": "-"}.items():
+        text = text.replace(fancy, simple)
+    return text
