@@ -11,7 +11,8 @@ import click
 
 from sim.experiment.quick import quick_overrides
 from sim.experiment.results import load
-from sim.experiment.run import Interrupted, Progress, narrowed, run
+from sim.experiment.run import Interrupted, Progress, narrowed
+from sim.experiment.run import run as run_experiment
 from sim.report import summary_text, write_dashboard
 from sim.scenario.cells import cell_scenarios
 from sim.scenario.load import LoadedScenario, load_scenario
@@ -19,7 +20,7 @@ from sim.scenario.load import LoadedScenario, load_scenario
 PARTIAL, INTERRUPTED = 4, 130
 
 
-@click.command()
+@click.command(name="run")
 @click.argument("scenario")
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("results"), show_default=True,
               help="Folder in which NAME/TIME-HASH is made.")  # fmt: skip
@@ -33,7 +34,7 @@ PARTIAL, INTERRUPTED = 4, 130
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of the summary.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no summary, only the paths.")
 @click.pass_context
-def command(
+def run(
     ctx: click.Context,
     scenario: str,
     output: Path,
@@ -64,7 +65,7 @@ def command(
     progress = None if quiet else _progress()
     code = 0
     try:
-        run_dir = run(loaded, output, arms=chosen, replicates=replicates, jobs=jobs, progress=progress)
+        run_dir = run_experiment(loaded, output, arms=chosen, replicates=replicates, jobs=jobs, progress=progress)
     except Interrupted as interrupt:
         if interrupt.run_dir is None:
             raise

@@ -3,7 +3,7 @@
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from sim.experiment.manifest import manifest_document
 from sim.experiment.store import RunFolder, check_slug
 from sim.experiment.task import Outcome, Task, run_cell_arm
 from sim.metrics.summary import Row
+from sim.rng import Streams
 from sim.scenario.cells import Cell, cell_scenarios
 from sim.scenario.dump import dump_scenario, scenario_hash
 from sim.scenario.load import LoadedScenario
@@ -92,7 +93,7 @@ def run(
     """
     started, clock = datetime.now(UTC), time.perf_counter()
     scenario = narrowed(loaded.scenario, arms, replicates)
-    cell_scenarios(scenario)  # complain before anything is written
+    _preflight(scenario, loaded.base_dir)
     folder = RunFolder(out_dir, scenario.name, scenario_hash(scenario))
     workers = max(1, usable_cpus() if jobs is None else jobs)
     outcomes: dict[int, Outcome] = {}
@@ -113,6 +114,12 @@ def run(
     if interrupted:
         raise Interrupted(run_dir)
     return run_dir
+
+
+def _preflight(scenario: Scenario, base_dir: Path) -> None:
+    """Complain about a wrong sweep or trace before anything is written, while files still have the user's names."""
+    first = cell_scenarios(scenario)[0].scenario
+    first.workload.requests(Streams(first.seed), base_dir)
 
 
 def narrowed(scenario: Scenario, arms: Sequence[str] | None, replicates: int | None) -> Scenario:
@@ -159,6 +166,7 @@ def _run_all(plan: Plan, jobs: int, outcomes: dict[int, Outcome], progress: Prog
     ordered = [plan.tasks[index] for index in order]
     for position, result in execute(run_cell_arm, ordered, jobs):
         outcome = Outcome(None, result.reason, 1) if isinstance(result, Died) else result
+        outcome = replace(outcome, error=outcome.error.replace(f"{plan.base_dir}/", ""))
         if outcome.exit_code == StorageError.exit_code:
             raise StorageError(outcome.error)
         task = ordered[position]
