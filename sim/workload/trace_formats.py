@@ -86,6 +86,8 @@ def spread_ticks(arrival_ns: Ints, tick_ns: int) -> Ints:
 def _csv(body: str, path: Path, trace_format: TraceFormat) -> Columns:
     header, rows = _csv_rows(body, path)
     places = _places(header, path, trace_format)
+    if not rows:
+        raise refuse(path, "has a header but no requests", 1)
     problems = Problems(path)
     lines: Sequence[int] = range(2, len(rows) + 2)
     wrong = [index for index, row in enumerate(rows) if len(row) != len(header)]
@@ -113,8 +115,6 @@ def _csv_rows(body: str, path: Path) -> tuple[list[str], list[list[str]]]:
         header, *rows = list(reader)
     except csv.Error as error:
         raise refuse(path, f"not a CSV line: {error}", reader.line_num) from None
-    if not rows:
-        raise refuse(path, "has a header but no requests", 1)
     return [name.strip() for name in header], rows
 
 

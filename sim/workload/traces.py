@@ -109,7 +109,7 @@ def find_trace(name_or_path: str, base_dir: Path) -> Path:
         if path.is_file():
             return path
         if path.exists():
-            raise ScenarioError([Problem("", _KEY, f"{name_or_path!r} is not a regular file")])
+            raise ScenarioError([Problem("", _KEY, f"{name_or_path[:80]!r} is not a regular file")])
     except (OSError, ValueError):
         raise ScenarioError([Problem("", _KEY, f"{name_or_path[:80]!r} is not a usable file name")]) from None
     shipped = shipped_traces()
@@ -117,7 +117,9 @@ def find_trace(name_or_path: str, base_dir: Path) -> Path:
         return shipped[name_or_path.removesuffix(".csv")]
     close = get_close_matches(name_or_path, shipped, 1)
     hint = f"; did you mean {close[0]}?" if close else ""
-    message = f"found {name_or_path!r}: no such file in {base_dir}, and no shipped trace ({', '.join(shipped)}){hint}"
+    message = (
+        f"found {name_or_path[:80]!r}: no such file in {base_dir}, and no shipped trace ({', '.join(shipped)}){hint}"
+    )
     raise ScenarioError([Problem("", _KEY, message)])
 
 
