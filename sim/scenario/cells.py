@@ -8,9 +8,10 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from sim.errors import Problem, ScenarioError
-from sim.scenario.checks import Context, Finding, find
+from sim.scenario.checks import find
 from sim.scenario.document import Node, Path, dotted, from_plain, problem_at
 from sim.scenario.dump import plain_data, scenario_hash
+from sim.scenario.findings import Context, Finding
 from sim.scenario.known_keys import allowed_keys, places_of
 from sim.scenario.overrides import put, split_key
 from sim.scenario.schema import Scenario

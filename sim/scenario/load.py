@@ -8,9 +8,10 @@ from typing import Any
 
 from sim.errors import Problem, ScenarioError
 from sim.scenario.cells import check_sweep
-from sim.scenario.checks import Context, Finding, find
+from sim.scenario.checks import find
 from sim.scenario.document import Node, from_plain, problem_at
 from sim.scenario.files import find_file, read_bytes, read_scenario
+from sim.scenario.findings import Context, Finding
 from sim.scenario.overrides import apply_overrides, expand_shorthands
 from sim.scenario.pasted import translate
 from sim.scenario.schema import Scenario

@@ -9,7 +9,9 @@ from sim.scenario.problems import path_of, problem_of
 from sim.scenario.schema import Scenario
 
 #: Stand-ins for broken required sections, so that what does not depend on them can still be checked.
-_PLACEHOLDERS = {"hardware": "placeholder", "model": "placeholder", "arms": {"plain": {}}}
+_PLACEHOLDERS: dict[str, object] = {"hardware": "placeholder", "model": "placeholder", "arms": {"plain": {}}}
+#: Complaints that only say that another field is wrong.
+_FOLLOW_UPS = ("default_factory_not_called",)
 
 
 def validate(root: Node) -> tuple[Scenario | None, list[Problem]]:
@@ -52,4 +54,4 @@ def _try(root: Node) -> tuple[Scenario | None, list[ErrorDetails]]:
     try:
         return Scenario.model_validate(root.plain()), []
     except ValidationError as error:
-        return None, error.errors(include_url=False)
+        return None, [wrong for wrong in error.errors(include_url=False) if wrong["type"] not in _FOLLOW_UPS]

@@ -5,7 +5,7 @@ from sim.scenario.cells import cell_scenarios, num_cells
 from sim.scenario.dump import dump_scenario
 from sim.scenario.load import load_mapping
 
-BASE = {"model": "llama-3.1-8b", "hardware": "h100-sxm", "arms": {"plain": {}}, "engine": {"max_num_seqs": 16}}
+BASE = {"model": "llama-3.1-8b", "hardware": "h100-sxm", "arms": {"plain": {}}, "engine": {"max_num_seqs": 64}}
 
 
 def scenario(**more: object):  # type: ignore[no-untyped-def]
@@ -60,6 +60,6 @@ def test_huge_grids_are_refused_before_they_are_made() -> None:
 
 
 def test_combinations_that_contradict_one_another_are_found() -> None:
-    vary = {"engine.max_num_seqs": [16, 64], "engine.max_num_batched_tokens": [32, 64]}
-    with pytest.raises(ScenarioError, match=r"at engine.max_num_seqs = 64, engine.max_num_batched_tokens = 32: engine"):
+    vary = {"engine.max_num_seqs": [16, 100], "engine.max_num_batched_tokens": [64, 100]}
+    with pytest.raises(ScenarioError, match=r"at engine.max_num_seqs = 100, engine.max_num_batched_tokens = 64: "):
         scenario(sweep={"vary": vary})

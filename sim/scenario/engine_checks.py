@@ -1,0 +1,62 @@
+"""Names against the catalogues, and the refusals of vLLM's own configuration."""
+
+from collections.abc import Iterator
+
+from sim.errors import ScenarioError
+from sim.scenario.defaults import KV_CACHE_DTYPES
+from sim.scenario.findings import Context, Finding, note, reads
+from sim.scenario.suggestions import found
+
+
+@reads("hardware")
+def _gpu_is_known(context: Context) -> Iterator[Finding]:
+    try:
+        context.scenario.hardware.load()
+    except ScenarioError as error:
+        yield from (Finding(("hardware", "gpu"), problem.message) for problem in error.problems)
+
+
+@reads("model")
+def _model_is_known(context: Context) -> Iterator[Finding]:
+    try:
+        context.scenario.model.load(context.base_dir)
+    except ScenarioError as error:
+        yield from (Finding(("model", "target"), str(problem)) for problem in error.problems)
+
+
+@reads("engine", "hardware", "model")
+def _engine_limits(context: Context) -> Iterator[Finding]:
+    """The refusals of vLLM's `SchedulerConfig`."""
+    engine, stated = context.engine, context.scenario.engine
+    if engine is None:
+        return
+    tokens, seqs, length = engine.max_num_batched_tokens, engine.max_num_seqs, engine.max_model_len
+    if tokens is None or seqs is None or length is None:
+        return
+    if tokens < seqs:
+        key = "max_num_batched_tokens" if stated.max_num_batched_tokens else "max_num_seqs"
+        yield Finding(("engine", key), f"max_num_batched_tokens = {tokens} is below max_num_seqs = {seqs}")
+    if tokens < length and not engine.enable_chunked_prefill:
+        message = f"found {tokens}; allowed without chunked prefill: at least max_model_len = {length}"
+        yield Finding(("engine", "max_num_batched_tokens"), message)
+    if engine.long_prefill_token_threshold > length:
+        message = f"found {engine.long_prefill_token_threshold}; allowed: at most max_model_len = {length}"
+        yield Finding(("engine", "long_prefill_token_threshold"), message)
+    if stated.max_num_scheduled_tokens and stated.max_num_scheduled_tokens > tokens:
+        message = f"found {stated.max_num_scheduled_tokens}; allowed: at most max_num_batched_tokens = {tokens}"
+        yield Finding(("engine", "max_num_scheduled_tokens"), message)
+
+
+@reads("engine", "model")
+def _dtypes_agree(context: Context) -> Iterator[Finding]:
+    engine, model = context.scenario.engine, context.scenario.model
+    kv = KV_CACHE_DTYPES.get(engine.kv_cache_dtype)
+    if kv is not None and kv != model.kv_cache_dtype:
+        message = f"found {found(engine.kv_cache_dtype)}; contradicts model.kv_cache_dtype = {model.kv_cache_dtype}"
+        yield Finding(("engine", "kv_cache_dtype"), message)
+    weights = {"half": "fp16", "float16": "fp16", "bfloat16": "bf16"}.get(engine.dtype)
+    if weights is not None and model.weight_dtype in ("bf16", "fp16") and weights != model.weight_dtype:
+        message = f"found {found(engine.dtype)}; contradicts model.weight_dtype = {model.weight_dtype}"
+        yield Finding(("engine", "dtype"), message)
+    elif weights is not None:
+        yield note(("engine", "dtype"), "accepted, no effect: 16-bit formats cost the same")
