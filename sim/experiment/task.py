@@ -100,7 +100,9 @@ def measure_of(scenario: Scenario) -> Measure:
     """What the metrics have to know about a cell."""
     slo, workload = scenario.slo, scenario.workload
     return Measure(
-        loop=Loop(getattr(workload.arrivals, "max_concurrency", None), workload.warmup_requests),
+        loop=Loop(
+            getattr(workload.arrivals, "max_concurrency", None), workload.warmup_requests, workload.cooldown_requests
+        ),
         slo=Slo() if slo is None else Slo(slo.ttft, slo.tpot, slo.e2el, slo.percentile),
         num_gpus=scenario.engine.tensor_parallel_size,
         usd_per_gpu_hour=scenario.hardware.cost_per_gpu_hour_usd,
