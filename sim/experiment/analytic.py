@@ -13,6 +13,7 @@ from sim.cost.base import NO_ATTENTION, AttentionLoad, ForwardPass
 from sim.scenario.build import ArmSetup
 from sim.speculation.base import DraftWork
 from sim.theory.crossings import Crossing, crossings
+from sim.theory.tokens import tokens_from_survival
 
 Floats = NDArray[np.float64]
 
@@ -107,7 +108,7 @@ def tokens_per_step(setup: ArmSetup, batch: int) -> float:
     model = setup.arm.acceptance
     if not k or model is None:
         return 1.0
-    return 1.0 + float(model.survival(setup.arm.speculative_config.max_draft_tokens)[:k].sum())
+    return tokens_from_survival(model.survival(k))
 
 
 def _largest_batch(arm: ArmSetup, baseline: ArmSetup, context_tokens: int) -> tuple[int, bool]:
