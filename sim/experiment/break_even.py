@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.experiment.analytic import AnalyticCurve
-from sim.experiment.compare import Runs, is_lower_better, pairs
+from sim.experiment.compare import Runs, is_lower_better, is_offered_load, pairs
 from sim.experiment.curve import Curve, FoundCrossing, judge, shifted_crossing
 from sim.metrics.summary import Row
 
@@ -89,6 +89,8 @@ def _answer(
     left_out = [point.x for point in points if point not in used]
     if curve is None:
         reason = "fewer than two values of the axis where both arms have a result"
+        if any(is_offered_load(runs, point.cell_id, (arm, question.baseline), objective) for point in points):
+            reason = "at an equal arrival rate both arms serve the offered load; compare latencies"
         return {"status": "indeterminate", "reason": reason, "crossings": [], "left_out": left_out} | _nothing(points)
     verdict = judge(curve, question.confidence)
     shifts = _shifts(runs, used, arm, model)
@@ -118,13 +120,16 @@ def _curve(
 ) -> tuple[list[Point], Curve | None]:
     """The points with a valid speed-up, and the curve over the replicates that all of them have.
 
-    Latencies of a saturated open loop grow with the length of the run: such points are left out of latency curves.
+    In an open loop two kinds of points are left out: throughputs of an engine that keeps up (they repeat the offered
+    load), and latencies of a saturated one (they grow with the length of the run).
     """
     found = {}
     for point in points:
         values = pairs(runs, point.cell_id, arm, baseline, objective)
-        saturated = is_lower_better(objective) and any(_flag(runs, point.cell_id, a) for a in (arm, baseline))
-        if values and not saturated and all(0 < v < math.inf for pair in values.values() for v in pair):
+        says_nothing = is_offered_load(runs, point.cell_id, (arm, baseline), objective) or (
+            is_lower_better(objective) and any(_flag(runs, point.cell_id, a) for a in (arm, baseline))
+        )
+        if values and not says_nothing and all(0 < v < math.inf for pair in values.values() for v in pair):
             found[point] = values
     common = sorted(set.intersection(*(set(values) for values in found.values()))) if found else []
     if len(found) < 2 or not common:

@@ -19,6 +19,9 @@ METRICS = (
     *(f"{stat}_{name}_ms" for name in _TIMES for stat in _STATS),
 )
 
+#: Rates that an open loop prescribes.
+LOAD_METRICS = ("output_throughput", "request_throughput", "total_token_throughput")
+
 COMPARE_COLUMNS = (
     "arm", "baseline", "metric", "arm_value", "baseline_value", "speedup", "ci_low", "ci_high", "num_pairs", "verdict",
 )  # fmt: skip
@@ -48,6 +51,16 @@ def pairs(runs: Runs, cell_id: str, arm: str, baseline: str, metric: str) -> dic
     return {rep: (float(a), float(b)) for rep, (a, b) in both.items() if a is not None and b is not None}
 
 
+def is_offered_load(runs: Runs, cell_id: str, arms: Iterable[str], metric: str) -> bool:
+    """Whether a throughput only repeats the arrival rate: in an open loop, as long as no arm is saturated.
+
+    Arms then differ by what is in flight at the ends of the window, which says nothing about them.
+    """
+    rows = [row for arm in arms for row in runs.get((cell_id, arm), {}).values()]
+    is_open = any(row.get("max_concurrency") is None for row in rows)
+    return metric in LOAD_METRICS and is_open and not any(row["saturated"] for row in rows)
+
+
 def speedup(values: Iterable[tuple[float, float]], metric: str, confidence: float) -> Interval | None:
     """How much better the arm is (> 1: better, for rates and times alike); None when a value is not positive."""
     found = [(b, a) if is_lower_better(metric) else (a, b) for a, b in values]
@@ -68,6 +81,8 @@ def compare_rows(
 ) -> list[dict[str, object]]:
     """One row per cell, arm and metric that both arms have.
 
+    A throughput that only repeats the offered load is never `better` or `worse`.
+
     Args:
         runs: all finished runs.
         cells: (cell_id, varied fields) in order.
@@ -83,7 +98,10 @@ def compare_rows(
             for metric in METRICS:
                 values = list(pairs(runs, cell_id, arm, baseline, metric).values())
                 if values:
-                    rows.append(head | _row(arm, baseline, metric, values, confidence))
+                    row = _row(arm, baseline, metric, values, confidence)
+                    if is_offered_load(runs, cell_id, (arm, baseline), metric):
+                        row["verdict"] = "not resolved"
+                    rows.append(head | row)
     return rows
 
 

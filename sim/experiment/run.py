@@ -176,9 +176,9 @@ def _run_all(plan: Plan, jobs: int, outcomes: dict[int, Outcome], progress: Prog
 
 
 def _size(task: Task) -> float:
-    """How long a run will take, roughly: more users mean more requests, so the largest varied number first."""
+    """How long a run will take, roughly: a lower load means smaller batches, hence more steps."""
     numbers = [v for v in task.vary.values() if isinstance(v, int | float)]
-    return max(numbers, default=0.0)
+    return -min(numbers, default=0.0)
 
 
 def _write_results(folder: RunFolder, plan: Plan, outcomes: Mapping[int, Outcome], loaded: LoadedScenario) -> None:

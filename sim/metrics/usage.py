@@ -35,7 +35,8 @@ def busy_ns(steps: StepRecord, window: Window) -> Floats:
 
 def time_mean(values: ArrayLike, weights_ns: Floats, window: Window) -> float:
     """Average over the window of a per-step state."""
-    return float(np.asarray(values, np.float64) @ weights_ns) / (window.end_ns - window.start_ns)
+    # Not a dot product: BLAS would start threads, and its rounding depends on how many.
+    return float((np.asarray(values, np.float64) * weights_ns).sum()) / (window.end_ns - window.start_ns)
 
 
 def time_quantile(values: Ints, weights_ns: Floats, window: Window, quantile: float) -> float:
@@ -68,7 +69,7 @@ def time_shares(steps: StepRecord, chosen: Bools) -> TimeShares | None:
         return None
     draft, target = int(steps.draft_ns[chosen].sum()), int(steps.target_ns[chosen].sum())
     filling = steps.prefill_tokens[chosen] / np.maximum(steps.num_tokens[chosen], 1)
-    prefill = float(filling @ steps.target_ns[chosen])
+    prefill = float((filling * steps.target_ns[chosen]).sum())
     return TimeShares(draft / total, (target - prefill) / total, prefill / total, 1 - (draft + target) / total)
 
 

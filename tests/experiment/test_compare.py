@@ -12,7 +12,7 @@ AXIS = "workload.arrivals.max_concurrency"
 def row(cell: str, arm: str, rep: int, throughput: float | None, **more: object) -> Row:
     base: dict[str, object] = {
         "cell_id": cell, "arm": arm, "replicate": rep, "output_throughput": throughput, "mean_running": 4.0,
-        "mean_waiting": 0.0, "kv_usage_p99": 0.2, "preemptions": 0, "saturated": False,
+        "mean_waiting": 0.0, "kv_usage_p99": 0.2, "preemptions": 0, "saturated": False, "max_concurrency": 4,
         "mean_tpot_ms": 1000 / throughput if throughput else None,
     }  # fmt: skip
     return base | more  # type: ignore[return-value]
@@ -102,6 +102,18 @@ def test_saturated_points_are_left_out_of_latencies_only() -> None:
     assert found["mean_tpot_ms"]["left_out"] == [4.0]
     assert found["mean_tpot_ms"]["status"] == "always"
     assert found["output_throughput"]["left_out"] == []
+
+
+def test_throughput_at_equal_arrival_rate_is_no_evidence() -> None:
+    rows = [r | {"max_concurrency": None} for r in sweep([1.05, 1.02, 0.97])]
+    found = answers(rows, 3)
+    assert found["output_throughput"]["status"] == "indeterminate"
+    assert "offered load" in str(found["output_throughput"]["reason"])
+    assert found["mean_tpot_ms"]["status"] == "crosses"
+    table = compare_rows(runs_by_arm(rows), [("c0", {})], ["fast"], "plain", 0.95)
+    assert [line["verdict"] for line in table] == ["not resolved", "better"]
+    full = [r | {"saturated": True} for r in rows]
+    assert compare_rows(runs_by_arm(full), [("c0", {})], ["fast"], "plain", 0.95)[0]["verdict"] == "better"
 
 
 def test_one_point_is_no_curve() -> None:
