@@ -1,4 +1,6 @@
-"""Attention by kernel class: reading the KV cache, multiplying scores and values (cost-model.md, 3.2, 3.3).
+"""Attention by kernel class: reading the KV cache, multiplying scores and values.
+
+Equations and what is measured: docs/background/cost-model.md, "Attention".
 
 All classes read a request's KV once per pass whatever its number of new tokens, and take the larger of memory and
 compute time. `packed` kernels (FlashAttention-3, Blackwell) spread any batch over the GPU; `fa2` kernels lose their

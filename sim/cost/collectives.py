@@ -1,4 +1,7 @@
-"""All-reduces of tensor parallelism: two per layer, one-shot or two-shot, whichever is faster (cost-model.md, 3.5)."""
+"""All-reduces of tensor parallelism: two per layer, one-shot or two-shot, whichever is faster.
+
+Equation and sources: docs/background/cost-model.md, "Collectives".
+"""
 
 import math
 from typing import NamedTuple

@@ -1,4 +1,7 @@
-"""Matrix products: projections and LM head. t = S_p(bytes/(BW e_m), 2MNK/(F e_c)) + launch (cost-model.md, 3.1)."""
+"""Matrix products: projections and LM head. t = S_p(bytes/(BW e_m), 2MNK/(F e_c)) + launch.
+
+Terms and fitted parameters: docs/background/cost-model.md, "Matrix products".
+"""
 
 from collections.abc import Iterable
 from typing import NamedTuple

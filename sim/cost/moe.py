@@ -1,4 +1,7 @@
-"""Routed experts: the traffic is that of the *distinct* experts a batch touches (cost-model.md, 3.4)."""
+"""Routed experts: the traffic is that of the *distinct* experts a batch touches.
+
+Equation: docs/background/cost-model.md, "Mixture of experts".
+"""
 
 import math
 from dataclasses import dataclass

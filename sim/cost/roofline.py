@@ -18,7 +18,7 @@ class Roofline(CostModel):
         profile: `auto` (the best one for the GPU) or the id of a shipped profile, such as `h100-sxm` or `ideal`.
         host: CPU time per step.
         draft_launch_ms: launching one drafter pass: what an EAGLE pass takes on top of its kernels in vLLM 0.10
-            (SpecDecode-Bench, arXiv 2601.11580; the design's cost-model.md, 3.6b).
+            (SpecDecode-Bench, arXiv 2601.11580; docs/background/cost-model.md, "Fixed costs").
         per_draft_token_us: verifying one draft token costs this on top of the kernels: float32 logits, rejection
             sampling, ragged metadata (same source; 9 us fits eight measured cells to 3 %, and it is not separated from
             a dearer KV read).

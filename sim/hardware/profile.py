@@ -17,7 +17,7 @@ from sim.errors import InvariantError
 from sim.hardware.gpu import Gpu
 from sim.spec import Seq, Spec
 
-#: One-sigma relative error of step times (design: cost-model.md, 6.3).
+#: One-sigma relative error of step times (docs/background/cost-model.md, "Which profile, and how far to trust it").
 CALIBRATED, SAME_GENERATION, UNCERTAIN = 0.08, 0.15, 0.25
 
 

@@ -1,7 +1,7 @@
 """The paged KV pool as integer counts: who holds which block never matters, only how many are held.
 
-Rules of fidelity.md 1.3 (vLLM `kv_cache_manager.py`): a request holds ceil(slots / block_size) blocks, keeps them when
-drafts are rejected, and gives them back when it finishes or is preempted.
+Rules of docs/background/server.md, "KV blocks" (vLLM `kv_cache_manager.py`): a request holds ceil(slots / block_size)
+blocks, keeps them when drafts are rejected, and gives them back when it finishes or is preempted.
 """
 
 from sim.errors import InvariantError
@@ -37,7 +37,7 @@ class BlockPool:
         self.free += num_blocks
 
     def check(self, held: int) -> None:
-        """Free and held blocks make up the pool, and neither is negative (invariant I2).
+        """Free and held blocks make up the pool, and neither is negative.
 
         Raises:
             InvariantError: they do not.

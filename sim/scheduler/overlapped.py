@@ -1,4 +1,6 @@
-"""Asynchronous scheduling: step t + 1 is scheduled before the tokens of step t are known (fidelity.md 1.8, vLLM V1).
+"""Asynchronous scheduling: step t + 1 is scheduled before the tokens of step t are known, as in vLLM V1.
+
+Rules: docs/background/server.md, "Asynchronous scheduling".
 
 `schedule` counts the tokens of the step it hands out as if every draft were accepted, so that budget and KV slots are
 charged for the full K; `commit` takes back what was not. A request that ends is found out one step late: its place and

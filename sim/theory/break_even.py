@@ -1,7 +1,7 @@
 """Closed forms of the break-even batch and the break-even load. Oracles for code and dashed lines in reports.
 
-They hold for ideal costs (fidelity: sections "Break-even batch under a roofline" and "in offered load"); real
-efficiencies move the batch down. Times are seconds; tokens per step (omega) include the bonus token.
+They hold for ideal costs (docs/background/mathematics.md, "Break-even" and "Break-even load"); real efficiencies
+move the batch down. Times are seconds; tokens per step (omega) include the bonus token.
 """
 
 import math

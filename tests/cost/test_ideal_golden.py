@@ -1,4 +1,7 @@
-"""The ideal roofline against closed forms: Llama-3.1-8B in BF16 on H100 peaks (design: fidelity.md, 6.9)."""
+"""The ideal roofline against closed forms: Llama-3.1-8B in BF16 on H100 peaks.
+
+Golden values: docs/background/mathematics.md, "Break-even".
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The fitted parameters against the measured kernels they claim to describe (gates: cost-model.md, 7)."""
+"""The fitted parameters against the measured kernels they claim to describe; gates a little above the fits' errors."""
 
 from pathlib import Path
 

@@ -56,7 +56,7 @@ class Workload:
     uniforms: np.ndarray  # (positions, 8)
 
     def tape(self, alpha: float) -> Tape:
-        """Independent acceptance with one flag per position, so that p + tape[p] never decreases (fidelity 6.12)."""
+        """Independent acceptance with one flag per position, so that p + tape[p] never decreases."""
         flags = self.uniforms[:, 0] < alpha
         run = np.zeros(len(flags) + 1, np.int64)
         for i in range(len(flags) - 1, -1, -1):

@@ -31,12 +31,12 @@ def test_k_0_is_plain_decoding_byte_for_byte():
 
 
 def test_acceptance_0_is_strictly_slower_at_every_batch():
-    """M16: rejected drafts still cost verification, even with a free drafter; the loss grows with the batch."""
+    """Rejected drafts still cost verification, even with a free drafter; the loss grows with the batch."""
     w = dataclasses.replace(h.workload(1, n=96, output=60))
     loss = []
     for users in (1, 2, 4, 8, 16, 32, 48):
         plain, spec = (h.serve(w, h.ROOMY, k=k, alpha=0.0, users=users) for k in (0, 3))
-        assert plain.steps.num_seqs.tolist() == spec.steps.num_seqs.tolist()  # M7: the same steps, only dearer
+        assert plain.steps.num_seqs.tolist() == spec.steps.num_seqs.tolist()  # the same steps, only dearer
         loss.append(_makespan(spec) / _makespan(plain))
     assert min(loss) > 1
     assert loss == sorted(loss)
@@ -50,7 +50,7 @@ def test_acceptance_1_emits_whole_drafts():
 
 
 def test_steps_never_increase_with_k_or_acceptance():
-    """M6, exact on every path because tapes with one flag per position are monotone."""
+    """Exact on every path because tapes with one flag per position are monotone."""
     for seed in range(10):
         w = h.workload(2 * seed + 1)
         by_k = [[len(c) for c in h.chunks(h.serve(w, h.ROOMY, k=k, alpha=0.7))] for k in range(6)]
@@ -60,7 +60,7 @@ def test_steps_never_increase_with_k_or_acceptance():
 
 
 def test_room_that_is_not_used_changes_nothing():
-    """M4 and M5: more KV blocks, budget or slots than were ever used."""
+    """More KV blocks, budget or slots than were ever used."""
     for seed in range(10):
         w, run = h.workload(seed), h.serve(h.workload(seed), h.ROOMY)
         peak = run.steps
@@ -75,7 +75,7 @@ def test_room_that_is_not_used_changes_nothing():
 
 
 def test_shifted_arrivals_shift_everything():
-    """M12."""
+    """Nothing depends on where the clock starts."""
     shift = 123_456_789
     for seed in range(10):
         w, limits = h.workload(seed), h.config(seed)
@@ -88,7 +88,7 @@ def test_shifted_arrivals_shift_everything():
 
 
 def test_twice_the_step_time_is_twice_the_latency():
-    """M1 in a closed loop."""
+    """All times scale with the cost, to the rounding of each step."""
     for seed in range(10):
         a, b = (h.serve(h.workload(seed), h.config(seed), users=6, cost=h.LinearCost(scale=s)) for s in (1, 2))
         assert (b.requests.finish_ns == 2 * a.requests.finish_ns)[a.requests.status == Status.FINISHED].all()

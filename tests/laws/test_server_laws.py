@@ -55,7 +55,7 @@ def test_output_tokens_are_emitted_exactly_once(runs):
 
 
 def test_every_computed_token_is_accounted_for(sync_runs):
-    """Computed = prompt and output of finished requests + recomputed after preemption + rejected drafts (I7)."""
+    """Computed = prompt and output of finished requests + recomputed after preemption + rejected drafts."""
     for w, _, run in sync_runs:
         assert (run.steps.num_seqs <= run.steps.running).all()
         assert run.steps.draft_tokens.sum() == run.drafted.sum()
@@ -106,7 +106,7 @@ def test_work_conserving(runs):
 
 
 def test_little(sync_runs):
-    """Requests in the system, integrated over time, are the sum of sojourn times: exact in whole nanoseconds (I10)."""
+    """Requests in the system, integrated over time, are the sum of sojourn times: exact in whole nanoseconds."""
     for _, _, run in sync_runs:
         q, s = run.requests, run.steps
         done = q.status == Status.FINISHED

@@ -1,4 +1,4 @@
-"""O16: the production scheduler plans the same steps as a tiny independent one, on random small scenarios."""
+"""The production scheduler plans the same steps as a tiny independent one, on random small scenarios."""
 
 import importlib.util
 import random

@@ -38,7 +38,7 @@ def test_one_token_answers_are_an_m_d_1_queue(job, two_times, rho):
     assert abs(mean - rho * step / (2 * (1 - rho))) <= 3 * error
 
 
-# W_q of reliability.md O12: service = t0 + N tau, N the verify steps of an answer of L tokens (fidelity.md 6.4).
+# docs/background/mathematics.md, "Queues": service = t0 + N tau, N the verify steps of an answer of L tokens.
 POLLACZEK_KHINCHINE = [
     # alpha, K, L, E[N], Var[N], rho
     (0.8, 4, 128, 38.2446, 8.7204, 0.5),
@@ -68,7 +68,7 @@ def test_speculative_answers_obey_pollaczek_khinchine(job, two_times, alpha, k, 
 def test_closed_loop_throughput_is_batch_times_tokens_per_step_over_step_time(
     job, two_times, per_pass, alpha, k, batch
 ):
-    """O15: within 1 % for long answers; prefill and the end of each answer are the rest."""
+    """Within 1 % for long answers; prefill and the end of each answer are the rest."""
     decode, per_token, draft = 0.010, 2e-5, 0.0005
     cost, drafter = two_times(decode, decode, per_token), per_pass(draft)
     each = max(6_000, 100_000 // batch)
@@ -85,7 +85,7 @@ def test_closed_loop_throughput_is_batch_times_tokens_per_step_over_step_time(
 
 
 def test_one_request_alone_takes_what_the_arithmetic_says(job, two_times, per_pass):
-    """O14: TTFT and finish to the nanosecond."""
+    """TTFT and finish to the nanosecond."""
     alone = job(
         num_requests=1,
         prompt=100,
