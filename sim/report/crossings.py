@@ -88,8 +88,8 @@ def precise(crossing: Mapping[str, Any], axis: Axis) -> str:
     low, high = _bracket(crossing)
     if low is not None and high is not None and low != high:
         parts.append(f"tested loads {say_value(low)} and {say_value(high)}")
-    if band := _band(crossing):
-        parts.append(band)
+    if edges := band(crossing):
+        parts.append(f"cost model band {edges}")
     return f"{number(crossing['value'])}" + (f" ({'; '.join(parts)})" if parts else "")
 
 
@@ -115,15 +115,14 @@ def axis_say(value: str, axis: Axis) -> str:
     return f"{value} {axis.noun}" if axis.noun else f"{axis.short} {value}"
 
 
-def _band(crossing: Mapping[str, Any]) -> str:
+def band(crossing: Mapping[str, Any]) -> str:
     """Where the crossing moves with the cost model's error; an end that is null lies outside the tested range."""
     low, high = crossing.get("model_band_low"), crossing.get("model_band_high")
     if low is None and high is None:
         return ""
-    words = [number(end) if end is not None else "beyond the tested range" for end in (low, high)]
-    return (
-        f"cost model band {words[0]}–{words[1]}" if None not in (low, high) else f"cost model band {' to '.join(words)}"
-    )
+    if low is not None and high is not None:
+        return interval(low, high)
+    return f"above {number(low)}" if high is None else f"below {number(high)}"
 
 
 def _bracket(crossing: Mapping[str, Any]) -> tuple[float | None, float | None]:

@@ -29,7 +29,7 @@ METRICS: dict[str, tuple[str, str, bool]] = {
 }
 
 _TAG = re.compile(r"<[^<>]*>")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def clean(text: object) -> str:

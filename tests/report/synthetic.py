@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ def step_parts_s(arm: str, batch: float) -> dict[str, float]:
     """Invented step times: memory bound at first, compute bound from about 90 tokens."""
     k = len(RATES[arm])
     tokens = batch * (1 + k)
-    parts = {
+    return {
         "draft": k * (3e-4 + 4e-6 * batch),
         "linear": max(4.6e-3, 5.0e-5 * tokens),
         "attention": 5e-5 * batch,
@@ -31,7 +32,6 @@ def step_parts_s(arm: str, batch: float) -> dict[str, float]:
         "fixed": 8e-4 + 2e-6 * tokens,
         "host": 3e-4 + 2e-5 * batch,
     }
-    return parts
 
 
 def write_results(
@@ -90,7 +90,8 @@ def write_results(
         )
     )
     (root / "timing.json").write_text(json.dumps({"wall_s": 12.3}))
-    text = f"schema_version: 1\nname: {json.dumps(name)}\nseed: 0\nhardware: {{gpu: h100-sxm}}\nmodel: {{target: llama-3.1-8b}}\n"
+    text = f"schema_version: 1\nname: {json.dumps(name)}\nseed: 0\n"
+    text += "hardware: {gpu: h100-sxm}\nmodel: {target: llama-3.1-8b}\n"
     text += "engine: {tensor_parallel_size: 1, max_num_seqs: 256}\n"
     text += "workload:\n  trace: azure2023-conv\n  arrivals: {kind: closed, max_concurrency: 64}\n"
     text += "slo: {ttft: 2000, tpot: 50, e2el: null, percentile: 99}\n"
@@ -125,8 +126,10 @@ def _run(
     edges = np.geomspace(0.1, 1e4, 161)
     counts = np.histogram(1e3 * step * rng.lognormal(0, 0.2, 4000), edges)[0]
     row: dict[str, Any] = {
-        "cell_id": cell, "arm": shown, "replicate": rep, "seed": rep, "max_concurrency": load, "completed": n - 24, "failed": 0,
-        "output_throughput": throughput, "request_throughput": throughput / out, "total_token_throughput": 5 * throughput,
+        "cell_id": cell, "arm": shown, "replicate": rep, "seed": rep, "max_concurrency": load, "completed": n - 24,
+        "failed": 0,
+        "output_throughput": throughput, "request_throughput": throughput / out,
+        "total_token_throughput": 5 * throughput,
         "request_goodput": throughput / out * 0.99, "tok_s_user_median": 1e3 / float(np.median(tpot)),
         "output_tok_s_gpu": throughput, "mean_running": load * 0.97, "kv_usage_p99": load / 350, "preemptions": 0,
         "spec_decode_acceptance_length": length if rates else "", "tokens_per_step": length,
@@ -143,7 +146,7 @@ def _run(
         "acceptance": {
             "per_position_acceptance_rates": rates,
             "conditional_acceptance_rates": conditional,
-            "histogram": [round(5000 * (a - b)) for a, b in zip(survive, survive[1:], strict=False)] if rates else [],
+            "histogram": [round(5000 * (a - b)) for a, b in pairwise(survive)] if rates else [],
         },
         "step_time_s": {group: 1000 * seconds for group, seconds in parts.items()},
         "itl_histogram": {"edges_ms": edges.tolist(), "counts": counts.tolist()},
@@ -174,14 +177,19 @@ def _compare(rows: list[dict[str, Any]], arms: list[str], baseline: str, key: st
                 verdict = "better" if low > 1 else "worse" if high < 1 else "not resolved"
                 out.append(
                     {"cell_id": cell} | ({f"vary.{key}": here[0][f"vary.{key}"]} if key else {})
-                    | {"arm": arm, "baseline": baseline, "metric": metric, "arm_value": a.mean(), "baseline_value": b.mean(),
-                       "speedup": math.exp(logs.mean()), "ci_low": low, "ci_high": high, "num_pairs": len(logs), "verdict": verdict}
+                    | {"arm": arm, "baseline": baseline, "metric": metric, "arm_value": a.mean(),
+                       "baseline_value": b.mean(), "speedup": math.exp(logs.mean()), "ci_low": low, "ci_high": high,
+                       "num_pairs": len(logs), "verdict": verdict}
                 )  # fmt: skip
     return out
 
 
 def _break_even(
-    ratios: list[dict[str, Any]], loads: tuple[float, ...], arms: tuple[str, ...], rename: dict[str, str], key: str | None
+    ratios: list[dict[str, Any]],
+    loads: tuple[float, ...],
+    arms: tuple[str, ...],
+    rename: dict[str, str],
+    key: str | None,
 ) -> dict[str, Any]:
     if key is None:
         return {"axis": None, "confidence": 0.95, "arms": {}, "analytic": {}}

@@ -8,7 +8,7 @@ from sim.report.panel import Chart, Panel, Table, View
 from sim.report.reader import Results
 from sim.report.style import arm_styles, figure, load_axis
 from sim.report.wording import METRICS as NAMES
-from sim.report.wording import listed, metric_name, metric_unit, number
+from sim.report.wording import capital, listed, metric_name, metric_unit, number
 
 #: metric column -> (label of the switch, key of its objective in the scenario's `slo`)
 METRICS = {
@@ -30,7 +30,8 @@ def panel(results: Results) -> Panel:
     metrics = [m for m in METRICS if any(results.level(c, a, m) for c in results.done for a in results.arms)]
     views = [_view(results, part, metric) for part in results.slices for metric in metrics]
     styles = arm_styles(results)
-    reading = "Mean over replicates; the band is the 95 % interval."
+    reading = "Mean over replicates with its 95 % interval. "
+    reading += "Much of it is common to all arms and cancels in the speed-up."
     legend = [(arm, styles[arm]) for arm in results.arms]
     return Panel("loads", "Absolute figures", views, reading, _DEFINITION, legend=legend)
 
@@ -38,7 +39,7 @@ def panel(results: Results) -> Panel:
 def _view(results: Results, part: Slice, metric: str) -> View:
     styles, plot, unit = arm_styles(results), figure(400), metric_unit(metric)
     series = {arm: [_point(results, part, i, arm, metric) for i in range(len(part.cells))] for arm in results.arms}
-    axis_y = {"title": {"text": f"{metric_name(metric).capitalize()} ({unit})"}, "rangemode": "tozero"}
+    axis_y = {"title": {"text": f"{capital(metric_name(metric))} ({unit})"}, "rangemode": "tozero"}
 
     def say(value: float | None) -> str:
         return f"{number(value)} {unit}"
@@ -85,14 +86,20 @@ def _finding(series: dict[str, list[Point]], metric: str, axis: Axis | None) -> 
         return f"No results for {metric_name(metric)}"
     if axis is None:
         words = [f"{number(points[0].y)} with {arm}" for arm, points in known.items()]
-        return f"{metric_name(metric).capitalize()} ({unit}): {listed(words)}"
+        return f"{capital(metric_name(metric))} ({unit}): {listed(words)}"
     pick = max if more else min
     last = {arm: points[-1] for arm, points in known.items()}
     best = pick(last, key=lambda arm: last[arm].y)
     first = {arm: points[0] for arm, points in known.items()}
     early = pick(first, key=lambda arm: first[arm].y)
+    name = capital(metric_name(metric))
+    if early == best:
+        return (
+            f"{name}: {best} is best at the lowest and the highest load "
+            f"({number(first[early].y)} and {number(last[best].y)} {unit})"
+        )
     return (
-        f"{metric_name(metric).capitalize()}: {early} is best at {axis.short} {say_value(first[early].cell.x)} "
+        f"{name}: {early} is best at {axis.short} {say_value(first[early].cell.x)} "
         f"({number(first[early].y)} {unit}), {best} at {say_value(last[best].cell.x)} ({number(last[best].y)} {unit})"
     )
 

@@ -34,7 +34,7 @@ def _view(results: Results, part: Slice) -> View:
         plot.add_scatter(
             x=[user for _, user, _, _ in points], y=[gpu for _, _, gpu, _ in points],
             text=[f"  {text}  " if text else "" for text in _labels(texts)],
-            mode="lines+markers+text", textposition="middle right" if arm != results.baseline else "middle left",
+            mode="lines+markers+text", textposition="top right" if arm != results.baseline else "middle left",
             textfont={"size": 11, "color": style.color}, line={"color": style.color, "width": 2, "dash": style.dash},
             marker={"size": 9, "symbol": style.symbol, "color": style.color}, cliponaxis=False,
             customdata=[_tip(results.axis, arm, *point) for point in points],

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from math import log10
 from typing import Any
 
+import numpy as np
 import plotly.graph_objects as go
 
 from sim.report import crossings as be
@@ -105,9 +106,12 @@ def _add_break_even(plot: go.Figure, arm: str, style: ArmStyle, found: Mapping[s
 def _add_closed_form(plot: go.Figure, arm: str, style: ArmStyle, analytic: Mapping[str, Any], part: Slice) -> None:
     curve, loads = analytic.get(arm) or {}, [float(cell.x) for cell in part.cells]
     batch = curve.get("batch") or []
-    inside = [(b, s) for b, s in zip(batch, curve.get("speedup") or [], strict=False) if min(loads) <= b <= max(loads)]
+    if len(batch) < 2:
+        return
+    first, last = max(min(loads), batch[0]), min(max(loads), batch[-1])
+    x = np.unique([first, *(b for b in batch if first < b < last), last])
     plot.add_scatter(
-        x=[b for b, _ in inside], y=[s for _, s in inside], mode="lines", legendgroup=plain(arm),
+        x=x, y=np.interp(np.log(x), np.log(batch), curve["speedup"]), mode="lines", legendgroup=plain(arm),
         name=f"closed form of {plain(arm)}", line={"color": style.color, "width": 1.5, "dash": "dot"},
         hovertemplate=f"<b>{plain(arm)}</b>, closed form<br>batch %{{x:.0f}}: %{{y:.2f}}×<extra></extra>",
     )  # fmt: skip

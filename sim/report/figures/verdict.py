@@ -7,7 +7,7 @@ from sim.report.axis import Axis, Cell, Slice, say_value
 from sim.report.panel import swatch
 from sim.report.reader import Ratio, Results
 from sim.report.style import arm_styles
-from sim.report.wording import change, escape, factor, interval, listed, metric_name
+from sim.report.wording import change, escape, factor, interval, listed, metric_name, number
 
 #: what the table of loads compares when no break-even was asked for
 _DEFAULT = ("output_throughput", "mean_tpot_ms")
@@ -136,21 +136,16 @@ def _pay_cell(cell: Cell, ratio: Ratio | None) -> str:
 
 
 def _break_even_list(results: Results, axis: Axis, part: Slice) -> str:
-    rows = []
-    for arm in results.challengers:
-        for objective in be.objectives(results):
-            found = be.entry(results, arm, objective, part)
-            if found is None:
-                continue
-            points = "; ".join(be.precise(c, axis) for c in be.crossings(found)) or be.answer(found, axis)
-            full = " (capacity reached first)" if found.get("capacity_reached_first") else ""
-            best = be.gain(found, axis)
-            rows.append((arm, metric_name(objective), points + full, best, _tested(found.get("range_tested") or ())))
+    rows = [
+        (arm, metric_name(objective), *_break_even_row(found, axis))
+        for arm in results.challengers
+        for objective in be.objectives(results)
+        if (found := be.entry(results, arm, objective, part)) is not None
+    ]
     if not rows:
         return ""
-    head = "".join(
-        f'<th scope="col">{name}</th>' for name in ("Arm", "Objective", "Break-even", "Largest gain", "Tested")
-    )
+    names = ("Arm", "Objective", "Break-even", "95 % CI", "Between tested loads", "Cost model band", "Largest gain")
+    head = "".join(f'<th scope="col">{name}</th>' for name in names)
     body = "".join(
         "<tr>" + "".join(f'<td class="text">{escape(entry)}</td>' for entry in row) + "</tr>" for row in rows
     )
@@ -160,8 +155,26 @@ def _break_even_list(results: Results, axis: Axis, part: Slice) -> str:
     )
 
 
-def _tested(tested: Sequence[float]) -> str:
-    return f"{say_value(tested[0])} to {say_value(tested[-1])}" if len(tested) >= 2 else ""
+def _break_even_row(found: be.Found, axis: Axis) -> tuple[str, str, str, str, str]:
+    """Break-even, interval, bracket, cost model band and largest gain as text."""
+    known = be.crossings(found)
+    values = "; ".join(f"{number(c['value'])}{_sense(c)}" for c in known) or _short(found)
+    full = " (server full before)" if found.get("capacity_reached_first") else ""
+    intervals = "; ".join(interval(c.get("ci_low"), c.get("ci_high")) or "–" for c in known)
+    brackets = "; ".join("–".join(map(say_value, c.get("bracket") or ())) or "–" for c in known)
+    bands = "; ".join(be.band(c) or "–" for c in known)
+    return values + full, intervals or "–", brackets or "–", bands or "–", be.gain(found, axis)
+
+
+def _short(found: be.Found) -> str:
+    tested = found.get("range_tested") or ()
+    span = f" ({say_value(tested[0])} to {say_value(tested[-1])})" if len(tested) >= 2 else ""
+    words = {"always": "always pays", "never": "never pays"}
+    return words.get(str(found.get("status")), "not resolved") + span
+
+
+def _sense(crossing: be.Found) -> str:
+    return " (pays above)" if crossing.get("direction") == "loss_to_gain" else ""
 
 
 def warnings_of(results: Results) -> list[str]:
@@ -173,6 +186,7 @@ def warnings_of(results: Results) -> list[str]:
         if cell.reason
     ]
     found += _saturation(results)
+    found += _thin_margins(results)
     for part in results.slices:
         for arm in results.challengers:
             found += _doubts(results, part, arm)
@@ -186,6 +200,22 @@ def _saturation(results: Results) -> list[str]:
             groups.setdefault(listed(full[:4]), []).append(arm)
     return [
         f"Saturated at {loads}: {listed(arms)}; the queue grows without bound there" for loads, arms in groups.items()
+    ]
+
+
+def _thin_margins(results: Results) -> list[str]:
+    """Loads where the gain or loss is resolved statistically but smaller than the error of the cost profile."""
+    error = max((float(str(profile.get("relative_error") or 0)) for profile in cost_profiles(results)), default=0.0)
+    objective, thin = _objectives(results)[0], []
+    for arm in results.challengers:
+        close = [c for c in results.done if (r := results.ratio(c, arm, objective)) and abs(r.speedup - 1) < error]
+        if close:
+            places = listed([say_value(cell.x) if results.axis else "this point" for cell in close])
+            thin.append(f"{arm} at {results.axis.short + ' ' if results.axis else ''}{places}")
+    if not thin:
+        return []
+    return [
+        f"Smaller than the error of the cost profile ({100 * error:.0f} %), so it may turn around: {'; '.join(thin)}"
     ]
 
 

@@ -1,0 +1,58 @@
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from sim.report import summary_text
+
+Make = Callable[..., Path]
+
+
+def test_sweep_has_a_row_per_load_and_the_break_even(sweep_dir: Path) -> None:
+    text = summary_text(sweep_dir)
+    rows = [line for line in text.splitlines() if re.match(r"^\d", line)]
+    assert [row.split()[0] for row in rows] == ["1", "2", "4", "8", "16", "32", "64", "128", "256"]
+    assert rows[0].count("+") == 2
+    assert " -" in rows[-1]
+    assert "eagle3-k7 pays up to about" in text
+    assert "step times +-8 %" in text
+
+
+def test_columns_are_aligned_and_narrow(sweep_dir: Path, make: Make) -> None:
+    for text in (summary_text(sweep_dir), summary_text(make(loads=(64,), key=None))):
+        assert max(map(len, text.splitlines())) <= 100
+        assert text.isascii()
+    rows = [line for line in summary_text(sweep_dir).splitlines() if re.match(r"^(concurrency|\d)", line)]
+    assert len({len(row) for row in rows}) == 1
+
+
+def test_single_point_shows_both_arms_with_intervals(make: Make) -> None:
+    text = summary_text(make(loads=(64,), key=None))
+    line = next(line for line in text.splitlines() if line.startswith("TPOT median"))
+    assert re.search(r"\d+\.\d+ +\d\.\d+ +1\.\d\d \(1\.\d\d-1\.\d\d\) \+", line)
+    assert "Break-even" not in text
+
+
+def test_colour_changes_nothing_but_colour(sweep_dir: Path) -> None:
+    coloured = summary_text(sweep_dir, colour=True)
+    assert "\x1b[32m" in coloured
+    assert re.sub(r"\x1b\[\d+m", "", coloured) == summary_text(sweep_dir, colour=False)
+    assert "\x1b" not in summary_text(sweep_dir, colour=False)
+
+
+def test_failed_and_saturated_loads_are_said(make: Make) -> None:
+    folder = make(loads=(1, 8, 64), failed={8: "no room"}, saturated=(64,), key="workload.arrivals.request_rate")
+    text = summary_text(folder)
+    assert "failed: no room" in text
+    assert re.search(r"^64 .* saturated$", text, re.MULTILINE)
+    assert "note: Saturated at 64 requests/s: plain, eagle3-k3 and eagle3-k7" in text
+
+
+def test_names_cannot_steer_the_terminal(make: Make) -> None:
+    folder = make(loads=(1, 8), name="\x1b]0;owned\x07", rename={"eagle3-k3": "k3\x1b[31m"}, failed={8: "\x1b[2J"})
+    assert "\x1b" not in summary_text(folder)
+    assert "\x07" not in summary_text(folder)
+
+
+def test_many_arms_stay_within_the_screen(make: Make) -> None:
+    folder = make(loads=(1, 8), rename={"eagle3-k3": "a-very-long-arm-name-that-goes-on-and-on", "plain": "p" * 50})
+    assert max(map(len, summary_text(folder).splitlines())) <= 100
