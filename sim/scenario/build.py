@@ -157,7 +157,9 @@ def simulate(scenario: Scenario, arm: str, replicate: int, base_dir: Path, *, le
     else:
         scheduler = Scheduler(setup.scheduler_config, requests, tape, draft_length)
         server = Server(env, scheduler, setup.cost, setup.drafter, recorder, leap)
-    env.process(scenario.workload.arrivals.drive(env, range(len(requests)), requests.arrival_ns, server.submit))
+    arrivals = scenario.workload.arrivals
+    submit = server.submit if arrivals.waits else server.post
+    env.process(arrivals.drive(env, range(len(requests)), requests.arrival_ns, submit))
     env.run()
     scheduler.check()
     return recorder.record(scheduler)

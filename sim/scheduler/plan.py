@@ -37,6 +37,20 @@ class SchedulerConfig:
     watermark: float = 0.0
 
 
+class StepFacts(NamedTuple):
+    """What a step held; names as in `StepRecord`."""
+
+    num_seqs: int
+    num_emitting: int
+    prefill_tokens: int
+    num_tokens: int
+    draft_tokens: int
+    num_draft_tokens: int
+    running: int
+    waiting: int
+    preemptions: int
+
+
 @dataclass(slots=True)
 class StepPlan:
     """One scheduled step. Positions are those of the running list after scheduling.

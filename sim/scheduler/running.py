@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.errors import InvariantError
+from sim.scheduler.walker import Entry
 
 Ints = NDArray[np.int64]
 
@@ -44,10 +45,20 @@ class Running:
         self.lag, self.drafts, self.slots = view[LAG], view[DRAFTS], view[SLOTS]
         self.row, self.speculates, self.placeholders = view[ROW], view[SPECULATES], view[PLACEHOLDERS]
 
-    def append(self, column: tuple[int, ...]) -> None:
-        """Admit one request; `column` holds one value per field, in the order of the module's constants."""
-        self.cells[:, self.count] = column
-        self.resize(self.count + 1)
+    def extend(self, entries: list[Entry], block_size: int) -> None:
+        """Admit requests at the end of the list, without drafts."""
+        for at, entry in enumerate(entries, self.count):
+            row, known, lag, cursor, end, blocks, speculates = entry
+            self.cells[:, at] = (known, cursor, cursor - end, lag, 0, blocks * block_size, row, speculates, 0)
+        self.resize(self.count + len(entries))
+
+    def entries(self, block_size: int) -> list[Entry]:
+        """The running requests one by one, in order of admission."""
+        columns = self.cells[:, : self.count].T.tolist()
+        return [
+            Entry(row, known, lag, cursor, cursor - over, slots // block_size, speculates)
+            for known, cursor, over, lag, _, slots, row, speculates, _ in columns
+        ]
 
     def keep(self, indices: Ints) -> None:
         """Keep only these positions, in their order."""

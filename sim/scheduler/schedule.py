@@ -5,6 +5,8 @@ recomputation after preemption are the same subtraction. The usual step is a few
 out of KV blocks goes request by request (`_ration_blocks`). `tests/oracles` holds both to a slow reference.
 """
 
+from functools import cached_property
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,6 +17,7 @@ from sim.kv_cache.block_pool import BlockPool
 from sim.scheduler.plan import Emitted, SchedulerConfig, StepPlan, plan_step
 from sim.scheduler.running import KNOWN, OVER, Running
 from sim.scheduler.waiting import Waiting
+from sim.scheduler.walker import Entry
 from sim.workload.requests import RequestTable
 
 Ints = NDArray[np.int64]
@@ -40,7 +43,7 @@ class Scheduler:
         self.config, self.table, self.tape, self.draft_length = config, table, tape, draft_length
         self.pool = BlockPool(config.num_blocks, config.block_size)
         self.running = Running(config.max_num_seqs)
-        self.waiting = Waiting(config, table, self.pool, self.running)
+        self.waiting = Waiting(config, table, self.pool)
         self.num_preemptions = np.zeros(len(table), np.int64)
         self.recomputed_tokens = np.zeros(len(table), np.int64)
         longest = int((table.prompt_tokens + table.output_tokens).max(initial=0))
@@ -48,10 +51,15 @@ class Scheduler:
         self._all_speculate = bool(table.speculate.all())
         self._last_k: int | None = None
 
+    @cached_property
+    def tape_bytes(self) -> bytes:
+        """The tape's accepted drafts by flat position; bytes are quicker to read one by one than an array."""
+        return self.tape.accepted.tobytes()
+
     @property
     def idle(self) -> bool:
         """Nothing runs and nothing waits."""
-        return not self.running.count and not len(self.waiting)
+        return not self.running.count and not self.waiting.queue
 
     def add(self, row: int) -> bool:
         """Queue a request; False when it can never run (rejected and counted, never spun on)."""
@@ -66,11 +74,14 @@ class Scheduler:
         preempted: list[int] = []
         admitted: list[int] = []
         granted = self._schedule_running(preempted)
-        if len(self.waiting) and not preempted:
+        if self.waiting.queue and not preempted:
             scheduled = int(granted.sum())
-            admitted, extra = self.waiting.admit(self.config.max_num_scheduled_tokens - scheduled, scheduled > 0)
-            if extra:
-                granted = np.concatenate((granted, np.array(extra, np.int64)))
+            room = self.config.max_num_seqs - self.running.count
+            entries = self.waiting.admit(self.config.max_num_scheduled_tokens - scheduled, scheduled > 0, room)
+            if entries:
+                self.running.extend([entry for entry, _ in entries], self.config.block_size)
+                admitted = [entry.row for entry, _ in entries]
+                granted = np.concatenate((granted, np.array([tokens for _, tokens in entries], np.int64)))
         return plan_step(self.running, granted, self.draft_length, admitted, preempted)
 
     def commit(self, plan: StepPlan) -> Emitted:
@@ -94,18 +105,31 @@ class Scheduler:
         return self._remove(done)
 
     def steady_drafts(self) -> int | None:
-        """The K that all running requests decode with, now and until something changes; None when a decision is due.
+        """The K that all running requests have drafts for, when their steps can be foreseen from here; else None.
 
-        Steady: all decode (everyone emitted in the last step), nobody can be admitted, and K is the same for everyone.
+        Foreseeable: all decode (or none runs), everyone drafts the same, no request is near max_model_len, and no
+        preempted request waits. Then an `Epoch` can take over.
         """
-        running, k = self.running, self._last_k
-        if k is None or not running.count or self._near_max_model_len or self.draft_length.choose(running.count) != k:
+        if self._near_max_model_len or self.config.long_prefill_token_threshold or self.tape.proposed is not None:
             return None
-        if len(self.waiting) and not self.waiting.blocked and running.count < self.config.max_num_seqs:
+        if not self._all_speculate and self.draft_length.max_draft_tokens:
             return None
-        if k and (self.tape.proposed is not None or not self._all_speculate):
+        if self.waiting.resumes_next():
             return None
-        return k
+        return self._last_k if self.running.count else 0
+
+    def take_running(self) -> list[Entry]:
+        """Hand the running list over, in order of admission; it is empty afterwards."""
+        entries = self.running.entries(self.config.block_size)
+        self.running.resize(0)
+        return entries
+
+    def restore_running(self, decoding: list[Entry], partial: Entry | None, k: int) -> None:
+        """Take the running list back: requests that decode with k drafts, and one in the middle of its prompt."""
+        self.running.extend(decoding, self.config.block_size)
+        self.running.drafts[:] = k * self.running.speculates
+        self.running.extend([] if partial is None else [partial], self.config.block_size)
+        self._last_k = k if partial is None else None
 
     def describe(self, plan: StepPlan) -> list[tuple[int, int, int]]:
         """(row, tokens, drafts) of every scheduled request, in order; valid until `commit`."""

@@ -10,7 +10,7 @@ import numpy as np
 from sim.errors import CapacityError
 from sim.kv_cache.block_pool import BlockPool
 from sim.scheduler.plan import SchedulerConfig
-from sim.scheduler.running import Running
+from sim.scheduler.walker import Entry
 from sim.workload.requests import RequestTable
 
 #: A request preempted this often without a new token stops the run: the pool is too small to make progress.
@@ -21,14 +21,15 @@ class Waiting:
     """The queue in front of a running list.
 
     Attributes:
+        queue: rows that wait, the head first.
         num_emitted: (N,) output tokens of every request that is not running.
         rejected: rows that can never run, in the order they were found out.
         blocked: the head was turned away for want of blocks, and nothing has been freed since.
     """
 
-    def __init__(self, config: SchedulerConfig, table: RequestTable, pool: BlockPool, running: Running) -> None:
-        self._config, self._pool, self._running = config, pool, running
-        self._queue: deque[int] = deque()
+    def __init__(self, config: SchedulerConfig, table: RequestTable, pool: BlockPool) -> None:
+        self._config, self._pool = config, pool
+        self.queue: deque[int] = deque()
         self.num_emitted = np.zeros(len(table), np.int64)
         self.rejected: list[int] = []
         self._rejected_late: list[int] = []
@@ -44,11 +45,20 @@ class Waiting:
         self._blocked_by_blocks_alone = config.scheduler_reserve_full_isl and config.enable_chunked_prefill
 
     def __len__(self) -> int:
-        return len(self._queue)
+        return len(self.queue)
+
+    def resumes_next(self) -> bool:
+        """Whether the head of the queue is a preempted request."""
+        return bool(self.queue) and bool(self.num_emitted[self.queue[0]])
+
+    def leave(self, row: int, cursor: int) -> None:
+        """A request is done with all output positions before `cursor`; what it held is free again."""
+        self.num_emitted[row] = cursor - self._offset[row]
+        self.blocked = False
 
     def rows(self) -> set[int]:
         """Rows that wait."""
-        return set(self._queue)
+        return set(self.queue)
 
     def add(self, row: int) -> bool:
         """Queue a new request; False when it can never run."""
@@ -56,7 +66,7 @@ class Waiting:
         if prompt >= self._config.max_model_len or not self._can_ever_run(prompt):
             self.rejected.append(row)
             return False
-        self._queue.append(row)
+        self.queue.append(row)
         return True
 
     def put_back(self, row: int, cursor: int) -> None:
@@ -73,7 +83,7 @@ class Waiting:
                 f"request {row} was preempted {MAX_FRUITLESS_PREEMPTIONS} times without a new token: "
                 f"the KV pool of {self._pool.num_blocks} blocks is too small for this load"
             )
-        self._queue.appendleft(row)
+        self.queue.appendleft(row)
         self.blocked = False
 
     def receive(self, rows: list[int], tokens: list[int]) -> list[int]:
@@ -82,7 +92,7 @@ class Waiting:
         for row, count in zip(rows, tokens, strict=True):
             self.num_emitted[row] += count
             if self.num_emitted[row] >= self._output[row]:
-                self._queue.remove(row)
+                self.queue.remove(row)
                 finished.append(row)
         return finished
 
@@ -92,32 +102,32 @@ class Waiting:
         self.rejected += late
         return late
 
-    def admit(self, budget: int, busy: bool) -> tuple[list[int], list[int]]:
-        """Move requests from the head of the queue to the running list until something is short.
+    def admit(self, budget: int, busy: bool, room: int) -> list[tuple[Entry, int]]:
+        """Take requests from the head of the queue until something is short.
 
         Args:
             budget: tokens left in this step.
             busy: another request is scheduled in this step, so the watermark counts.
+            room: requests that may still join before `max_num_seqs` run.
 
         Returns:
-            Rows admitted and the tokens granted to each.
+            The requests, holding the blocks of their first chunk, and the tokens granted to each.
         """
-        rows: list[int] = []
-        granted: list[int] = []
-        while self._queue and budget > 0 and self._running.count < self._config.max_num_seqs:
-            row = self._queue[0]
-            if not self._can_ever_run(self._known(row)):
-                self._rejected_late.append(self._queue.popleft())
+        admitted: list[tuple[Entry, int]] = []
+        while self.queue and budget > 0 and len(admitted) < room:
+            row = self.queue[0]
+            known = self._known(row)
+            if not self._can_ever_run(known):
+                self._rejected_late.append(self.queue.popleft())
                 continue
-            tokens = self._admission_tokens(row, budget, busy or bool(rows))
+            tokens = self._admission_tokens(known, budget, busy or bool(admitted))
             if tokens == 0:
                 self.blocked = self._blocked_by_blocks_alone
                 break
-            self._admit(self._queue.popleft(), tokens)
-            rows.append(row)
-            granted.append(tokens)
+            self.queue.popleft()
+            admitted.append((self._enter(row, known, tokens), tokens))
             budget -= tokens
-        return rows, granted
+        return admitted
 
     def _known(self, row: int) -> int:
         return int(self._prompt[row] + self.num_emitted[row])
@@ -129,9 +139,9 @@ class Waiting:
         in_budget = config.enable_chunked_prefill or chunk <= config.max_num_scheduled_tokens
         return in_budget and self._pool.blocks_for(known) <= config.num_blocks
 
-    def _admission_tokens(self, row: int, budget: int, busy: bool) -> int:
+    def _admission_tokens(self, known: int, budget: int, busy: bool) -> int:
         """Tokens the head of the queue would get now; 0 when it has to wait."""
-        config, pool, known = self._config, self._pool, self._known(row)
+        config, pool = self._config, self._pool
         tokens = min(known, config.long_prefill_token_threshold or known)
         if tokens > budget and not config.enable_chunked_prefill:
             return 0
@@ -140,10 +150,9 @@ class Waiting:
         reserve = self._watermark_blocks if busy else 0
         return tokens if needed + reserve <= pool.free else 0
 
-    def _admit(self, row: int, tokens: int) -> None:
+    def _enter(self, row: int, known: int, tokens: int) -> Entry:
         blocks = self._pool.blocks_for(tokens)
         self._pool.take(blocks)
-        emitted, slots = int(self.num_emitted[row]), blocks * self._config.block_size
-        known = self._prompt[row] + emitted
-        cursor, over = self._offset[row] + emitted, emitted - self._output[row]
-        self._running.append((known, cursor, over, known, 0, slots, row, self._speculates[row], 0))
+        offset = self._offset[row]
+        cursor = offset + known - self._prompt[row]
+        return Entry(row, known, known, cursor, offset + self._output[row], blocks, self._speculates[row])

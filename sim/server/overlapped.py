@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 import simpy
 
 from sim.scheduler.overlapped import OverlappedScheduler
-from sim.scheduler.plan import StepPlan
+from sim.scheduler.plan import StepFacts, StepPlan
 from sim.server.pricing import StepCost
-from sim.server.recorder import StepFacts
 from sim.server.server import Server
 
 
@@ -43,8 +42,8 @@ class OverlappedServer(Server):
             following = self._schedule()
             yield env.timeout(cost.total_ns)
             emitted = scheduler.commit(scheduled.plan)
-            self._recorder.step(start, cost, scheduled.blocks)
-            self._recorder.facts(scheduled.facts._replace(num_emitting=len(emitted.cursor)))
+            facts = scheduled.facts._replace(num_emitting=len(emitted.cursor))
+            self._recorder.step(start, cost, facts, scheduled.blocks)
             self._recorder.emissions(emitted.cursor, emitted.drafts)
             self._retire(emitted.finished)
             scheduled = following

@@ -17,21 +17,16 @@ class StepCost(NamedTuple):
 
 
 class StepPricer:
-    """Prices steps of one arm.
-
-    Attributes:
-        last_step_ns: duration of the step priced last.
-    """
+    """Prices steps of one arm."""
 
     def __init__(self, cost: BoundCost, drafter: Drafter) -> None:
-        self._target, self._host, self._drafter = cost.target, cost.host, drafter
-        self.last_step_ns = 1
+        self._target_price, self._draft_seconds = cost.target.price, drafter.draft_seconds
+        self._host_base_s, self._host_per_request_s = cost.host.base_s, cost.host.per_request_s
 
     def price(self, forward: ForwardPass, drafting_seqs: int, drafting_kv: int, k_next: int) -> StepCost:
         """Cost of the target pass, of drafting K = `k_next` tokens after it, and of the host; at least 1 ns."""
-        price = self._target.price(forward)
+        price = self._target_price(forward)
         target_ns = round(price.seconds * 1e9)
-        draft_ns = round(self._drafter.draft_seconds(DraftWork(forward, drafting_seqs, drafting_kv, k_next)) * 1e9)
-        host_ns = round(self._host.seconds(forward.num_seqs) * 1e9)
-        self.last_step_ns = max(1, target_ns + draft_ns + host_ns)
-        return StepCost(self.last_step_ns, draft_ns, target_ns, host_ns, price)
+        draft_ns = round(self._draft_seconds(DraftWork(forward, drafting_seqs, drafting_kv, k_next)) * 1e9)
+        host_ns = round((self._host_base_s + self._host_per_request_s * forward.num_seqs) * 1e9)
+        return StepCost(max(1, target_ns + draft_ns + host_ns), draft_ns, target_ns, host_ns, price)

@@ -2,32 +2,20 @@
 
 from collections.abc import Iterable
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sim.cost.base import PassPrice
 from sim.metrics.record import RequestRecord, RunRecord, Status, StepRecord
+from sim.scheduler.plan import StepFacts
 from sim.scheduler.schedule import Scheduler
+from sim.scheduler.walker import Walker
 from sim.server.pricing import StepCost
 from sim.workload.requests import RequestTable
 
 Ints = NDArray[np.int64]
-
-
-class StepFacts(NamedTuple):
-    """What a step held, or each step of a steady run; names as in `StepRecord`."""
-
-    num_seqs: int
-    num_emitting: int
-    prefill_tokens: int
-    num_tokens: int
-    draft_tokens: int
-    num_draft_tokens: int
-    running: int
-    waiting: int
-    preemptions: int
 
 
 class Recorder:
@@ -47,7 +35,6 @@ class Recorder:
         self._cost: list[StepCost] = []
         self._blocks: list[int] = []
         self._facts: list[StepFacts] = []
-        self._repeats: list[int] = []
 
     def arrival(self, row: int, now_ns: int) -> None:
         """A request was submitted."""
@@ -59,29 +46,29 @@ class Recorder:
             if self._first_scheduled[row] < 0:
                 self._first_scheduled[row] = now_ns
 
-    def step(self, start_ns: int, cost: StepCost, kv_blocks_used: int) -> None:
+    def step(self, start_ns: int, cost: StepCost, facts: StepFacts, kv_blocks_used: int) -> None:
         """A step is done."""
         self._start.append(start_ns)
         self._cost.append(cost)
+        self._facts.append(facts)
         self._blocks.append(kv_blocks_used)
 
-    def facts(self, facts: StepFacts, num_steps: int = 1) -> None:
-        """What each of the last `num_steps` steps held."""
-        self._facts.append(facts)
-        self._repeats.append(num_steps)
+    @property
+    def num_steps(self) -> int:
+        """Steps recorded so far: the index of the next one."""
+        return len(self._start)
 
-    def emissions(self, cursor: Ints, drafts: Ints | int, num_steps: int = 1) -> None:
-        """The last `num_steps` steps emitted chunks.
-
-        Args:
-            cursor: output positions where the chunks start: (n,) for one step, (num_steps, n) for several.
-            drafts: drafts verified there, one number or an array like `cursor`.
-            num_steps: rows of `cursor` when there are several steps.
-        """
-        last = len(self._start)
-        steps: Ints | int = last - 1 if cursor.ndim == 1 else np.arange(last - num_steps, last)[:, None]
-        self._emission_step[cursor] = steps
+    def emissions(self, cursor: Ints, drafts: Ints) -> None:
+        """The last step emitted chunks that start at these output positions, after verifying these many drafts."""
+        self._emission_step[cursor] = len(self._start) - 1
         self._drafted[cursor] = drafts
+
+    def walked(self, walkers: list[Walker]) -> None:
+        """Requests that went through an epoch, up to the last step recorded."""
+        for walker in walkers:
+            starts = walker.starts[: len(self._start) - walker.first_step]
+            self._emission_step[starts] = np.arange(walker.first_step, walker.first_step + len(starts))
+            self._drafted[starts[walker.fresh :]] = walker.k
 
     def record(self, scheduler: Scheduler) -> RunRecord:
         """Everything written down, as columns."""
@@ -148,8 +135,8 @@ class Recorder:
         num_steps = len(self._start)
         duration, draft, target, host = _table((cost[:4] for cost in self._cost), num_steps, 4, np.int64)
         prices = _table((cost.price for cost in self._cost), num_steps, len(PassPrice._fields), np.float64)
-        per_run = _table(self._facts, len(self._facts), len(StepFacts._fields), np.int64)
-        fact = dict(zip(StepFacts._fields, np.repeat(per_run, self._repeats, axis=1), strict=True))
+        facts = _table(self._facts, num_steps, len(StepFacts._fields), np.int64)
+        fact = dict(zip(StepFacts._fields, facts, strict=True))
         step_of = self._emission_step[started]
         emitted = np.bincount(step_of, weights=lengths, minlength=num_steps).astype(np.int64)
         taken = np.bincount(step_of, weights=accepted[started], minlength=num_steps).astype(np.int64)

@@ -1,4 +1,4 @@
-"""The server: where simulated time passes. One SimPy event per engine step, or per run of steady steps."""
+"""The server: where simulated time passes. One SimPy event per engine step, or per run of foreseeable steps."""
 
 from collections.abc import Generator, Iterable
 from typing import Any
@@ -6,15 +6,12 @@ from typing import Any
 import simpy
 
 from sim.cost.base import BoundCost
-from sim.scheduler.plan import StepPlan
+from sim.scheduler.plan import StepFacts, StepPlan
 from sim.scheduler.schedule import Scheduler
-from sim.scheduler.steady import steady_run
+from sim.server.leap import Leaper
 from sim.server.pricing import StepPricer
-from sim.server.recorder import Recorder, StepFacts
+from sim.server.recorder import Recorder
 from sim.speculation.base import Drafter
-
-#: Steady steps computed at once at most: longer runs win nothing more and waste work when they are cut short.
-MAX_LEAP = 64
 
 
 class Server:
@@ -26,7 +23,7 @@ class Server:
         cost: time of the target's passes and of the host.
         drafter: time of drafting after each target pass.
         recorder: where events are written down.
-        leap: take runs of steady steps in one event (same results, faster).
+        leap: go through foreseeable steps in epochs (same results, faster).
     """
 
     def __init__(
@@ -38,29 +35,34 @@ class Server:
         recorder: Recorder,
         leap: bool = True,
     ) -> None:
-        self._env, self._scheduler, self._recorder, self._may_leap = env, scheduler, recorder, leap
+        self._env, self._scheduler, self._recorder = env, scheduler, recorder
         self._pricer = StepPricer(cost, drafter)
         self._done: dict[int, simpy.Event] = {}
+        self._leaper = Leaper(env, scheduler, self._pricer, recorder, self._done, leap)
         self._wake = env.event()
         env.process(self._serve())
 
     def submit(self, row: int) -> simpy.Event:
         """Hand a request to the server now; the event fires when its last token is out or it is rejected."""
         done = self._done[row] = self._env.event()
+        self.post(row)
+        return done
+
+    def post(self, row: int) -> None:
+        """Hand a request to the server now, when nobody waits for its end."""
         self._recorder.arrival(row, int(self._env.now))
         if not self._scheduler.add(row):
             self._retire([row])
         elif not self._wake.triggered:
             self._wake.succeed()
-        return done
 
     def _serve(self) -> Generator[simpy.Event, Any, None]:
         env, scheduler = self._env, self._scheduler
         while True:
-            if scheduler.idle:
+            if scheduler.idle and not self._leaper.running:
                 self._wake = env.event()
                 yield self._wake
-            leapt_ns, finished = self._leap()
+            leapt_ns, finished = self._leaper.leap()
             if leapt_ns:
                 yield env.timeout(leapt_ns)
                 self._retire(finished)
@@ -74,32 +76,9 @@ class Server:
             self._recorder.admitted(plan.admitted, start)
             yield env.timeout(cost.total_ns)
             emitted = scheduler.commit(plan)
-            self._recorder.step(start, cost, blocks)
-            self._recorder.facts(facts)
+            self._recorder.step(start, cost, facts, blocks)
             self._recorder.emissions(emitted.cursor, emitted.drafts)
             self._retire(emitted.finished)
-
-    def _leap(self) -> tuple[int, list[int]]:
-        """Take steady steps until a decision is due or something else happens.
-
-        Returns:
-            The nanoseconds they last, 0 for none, and the rows that finish at their end.
-        """
-        start = now = int(self._env.now)
-        until = self._env.peek()
-        likely = min(MAX_LEAP, (until - now) // self._pricer.last_step_ns + 1)
-        run = steady_run(self._scheduler, int(likely)) if self._may_leap else None
-        if run is None:
-            return 0, []
-        n, k, waiting, taken = run.num_seqs, run.num_draft_tokens, len(self._scheduler.waiting), 0
-        while taken < len(run) and (now < until or not taken):
-            cost = self._pricer.price(run.forward(taken), run.drafting_seqs, run.known_tokens[taken], k)
-            self._recorder.step(now, cost, run.blocks_used[taken])
-            now += cost.total_ns
-            taken += 1
-        self._recorder.facts(StepFacts(n, n, 0, n * (1 + k), n * k, k, n, waiting, 0), taken)
-        self._recorder.emissions(run.cursor[:taken], k, taken)
-        return now - start, run.commit(taken)
 
     def _facts(self, plan: StepPlan) -> StepFacts:
         scheduler, forward = self._scheduler, plan.forward
@@ -111,10 +90,11 @@ class Server:
             draft_tokens=forward.num_draft_tokens,
             num_draft_tokens=plan.k_next,
             running=scheduler.running.count,
-            waiting=len(scheduler.waiting),
+            waiting=len(scheduler.waiting.queue),
             preemptions=len(plan.preempted),
         )
 
     def _retire(self, rows: Iterable[int]) -> None:
         for row in rows:
-            self._done.pop(row).succeed()
+            if row in self._done:
+                self._done.pop(row).succeed()

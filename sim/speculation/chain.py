@@ -94,8 +94,9 @@ class AutoregressiveDrafter:
         """Time of all drafter passes of one step; 0 when the target's pass is empty."""
         if not work.target.num_tokens:
             return 0.0
+        num_seqs, num_tokens, _, _, decode, extend = work.target
         rows = work.num_seqs if work.num_draft_tokens else 0
-        first = work.target._replace(num_logit_rows=rows, num_draft_tokens=0)
+        first = ForwardPass(num_seqs, num_tokens, rows, 0, decode, extend)
         seconds = self.cost.draft.price(first).seconds + self.cost.draft_launch_s
         more = work.num_draft_tokens - 1
         if more > 0 and work.num_seqs:

@@ -23,7 +23,8 @@ MAX_HORIZON_S = 1e9
 #: The automatic number of requests of an open loop without a trace: ten minutes of traffic, within these limits.
 AUTOMATIC_SECONDS, AUTOMATIC_LEAST, AUTOMATIC_MOST = 600, 2000, 50_000
 
-Submit = Callable[[int], Event]
+#: Hands a row to the server; where the process waits, it returns an event that fires when the request is done.
+Submit = Callable[[int], Event | None]
 RequestRate = Annotated[PerSecond, Field(le=1e6, description="Mean arrivals per second.")]
 
 
@@ -34,6 +35,8 @@ class ArrivalProcess(Spec):
 
     #: Whether times come from the rows of `workload.trace`.
     needs_trace: ClassVar[bool] = False
+    #: Whether `drive` waits for requests to be done (closed loop); otherwise `submit` need not return an event.
+    waits: ClassVar[bool] = False
 
     def automatic_num_requests(self, trace_rows: int) -> int:
         """How many requests to run when the user does not say.
@@ -68,7 +71,7 @@ class ArrivalProcess(Spec):
             env: the simulation, in integer nanoseconds.
             rows: rows to submit, in order of arrival.
             arrival_ns: times by row.
-            submit: hands a row to the server; its event fires when the request is done.
+            submit: hands a row to the server; must return an event if the process `waits`.
         """
         for row, time in zip(rows, arrival_ns[np.asarray(rows, np.int64)].tolist(), strict=True):
             gap = time - env.now

@@ -1,7 +1,7 @@
 """`closed`: a fixed number of users, each sending its next request when the last one is done."""
 
 from collections.abc import Generator, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import ConfigDict, Field
@@ -30,6 +30,8 @@ class ClosedLoop(ArrivalProcess):
     max_concurrency: Annotated[PositiveCount, Field(le=100_000, description="Requests in flight.")]
     ramp_s: Annotated[Seconds, Field(le=1e6, description="Time over which the users start.")] = 0.0
 
+    waits: ClassVar[bool] = True
+
     def automatic_num_requests(self, trace_rows: int) -> int:
         """8 requests per user, at least 200 and at most 10,000, but never fewer than 2 per user."""
         users = self.max_concurrency
@@ -49,7 +51,8 @@ class ClosedLoop(ArrivalProcess):
             if start_ns:
                 yield env.timeout(start_ns)
             for row in queue:
-                yield submit(row)
+                if (done := submit(row)) is not None:
+                    yield done
 
         gap_ns = self.ramp_s * 1e9 / self.max_concurrency
         users = range(min(self.max_concurrency, len(rows)))
