@@ -138,7 +138,7 @@ def simulate(scenario: Scenario, arm: str, replicate: int, base_dir: Path, *, le
         arm: name of the arm.
         replicate: which random numbers; all arms of a replicate meet the same requests and the same text.
         base_dir: folder that relative file names start from.
-        leap: let the server take runs of steady steps at once (same results, faster).
+        leap: let the server go through foreseeable steps at once (same results, faster).
 
     Raises:
         ScenarioError, CapacityError: as `set_up`, and for unreadable traces.

@@ -1,8 +1,9 @@
 """The scheduler: one token budget closes the gap `known + drafts - computed` of every request. Knows no clock.
 
-The rule of fidelity.md 1.2 (vLLM V1 `scheduler.py`), vLLM-V1-like: prefill, chunked prefill, decode, verification and
-recomputation after preemption are the same subtraction. The usual step is a few vector operations; a step that runs
-out of KV blocks goes request by request (`_ration_blocks`). `tests/oracles` holds both to a slow reference.
+The rule of docs/background/server.md, "One engine step" (after vLLM V1's `scheduler.py`): prefill, chunked prefill,
+decode, verification and recomputation after preemption are the same subtraction. The usual step is a few vector
+operations; a step that runs out of KV blocks goes request by request (`_ration_blocks`). `tests/oracles` holds both to
+a slow reference.
 """
 
 from functools import cached_property
@@ -138,7 +139,7 @@ class Scheduler:
         return [entry for entry in zip(*columns, strict=True) if entry[1]]
 
     def check(self) -> None:
-        """Block and queue invariants (reliability.md I2, I3).
+        """Every block is held or free, and the running list is no longer than it may be.
 
         Raises:
             InvariantError: one is broken.

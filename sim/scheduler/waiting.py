@@ -1,6 +1,7 @@
 """The waiting requests: who may queue, who is admitted to the running list, and who can never run.
 
-Phase B of fidelity.md 1.2 (vLLM V1 `scheduler.py`): first come, first served; the head of the queue blocks the line.
+Rules: docs/background/server.md, "Admission" (vLLM V1 `scheduler.py`). First come, first served; the head of the queue
+blocks the line.
 """
 
 from collections import deque

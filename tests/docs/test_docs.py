@@ -85,6 +85,19 @@ def test_links_lead_somewhere(page: Path):
         assert not anchor or anchor in anchors(file), f"{target}: no such heading"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_named_in_the_text_exist(page: Path):
+    text = page.read_text(encoding="utf-8")
+    named = re.findall(r"`((?:sim|tests|docs|scenarios)/[\w/.-]*\w/?)(?:\*\S*)?`", text)
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_every_module_stands_in_the_tree_of_the_architecture():
+    words = documented_words("architecture.md")
+    modules = [path for path in (ROOT / "sim").rglob("*.py") if not path.stem.startswith("_")]
+    assert [str(m.relative_to(ROOT)) for m in modules if m.stem not in words and m.parent.name != "figures"] == []
+
+
 SOURCES = sorted([*(ROOT / "sim").rglob("*.py"), *(ROOT / "tests").rglob("*.py")])
 
 
