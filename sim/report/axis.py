@@ -38,6 +38,7 @@ class Axis:
         names = {
             "max_concurrency": "Concurrency (requests in flight)",
             "request_rate": "Request rate (requests per second)",
+            "rate_scale": "Arrival rate (multiple of the recorded one)",
         }
         return names.get(self.leaf, _words(self.leaf).capitalize())
 
@@ -51,10 +52,16 @@ class Axis:
         """Whether the closed form, which is a function of the batch size, can share this axis."""
         return self.leaf == "max_concurrency"
 
+    def span(self, low: object, high: object, word: str) -> str:
+        """`1 to 256 concurrent requests`, `rate scale 0.5 to 4`."""
+        both = f"{say_value(low)} {word} {say_value(high)}"
+        return f"{both} {self.noun}" if self.noun else f"{self.short} {both}"
+
     def say(self, value: object) -> str:
         """`64 concurrent requests`, `12 requests/s`, `acceptance rate 0.7`."""
         text = say_value(value)
-        return f"{text} {self.noun}" if self.noun else f"{self.short} {text}"
+        noun = self.noun.replace("requests", "request") if value == 1 else self.noun
+        return f"{text} {noun}" if noun else f"{self.short} {text}"
 
 
 @dataclass(frozen=True, slots=True)

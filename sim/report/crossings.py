@@ -5,7 +5,7 @@ from typing import Any
 
 from sim.report.axis import Axis, Slice, others_label, say_value
 from sim.report.reader import Results
-from sim.report.wording import factor, interval, listed, number
+from sim.report.wording import factor, interval, listed, number, verdict_clause
 
 #: one entry of `breakeven.json`: an arm and an objective
 Found = Mapping[str, Any]
@@ -32,6 +32,35 @@ def objectives(results: Results) -> list[str]:
     return list(dict.fromkeys(name for table in tables for name in table))
 
 
+#: what is compared when no break-even was asked for
+_DEFAULT = ("output_throughput", "mean_tpot_ms")
+
+
+def telling(results: Results) -> list[str]:
+    """Objectives that say something: at an equal arrival rate, for instance, throughput repeats the offered load.
+
+    Those with a break-even; when there is none, the one that differs from the baseline at most loads.
+    """
+    asked = objectives(results) or list(_DEFAULT)
+    found = [objective for objective in asked if _is_settled(results, objective)]
+    return found or sorted(asked, key=lambda objective: -_num_resolved(results, objective))[:1]
+
+
+def main_objective(results: Results) -> str:
+    """The objective by which the page judges: the first that says something."""
+    return telling(results)[0]
+
+
+def _is_settled(results: Results, objective: str) -> bool:
+    entries = [entry(results, arm, objective, part) for part in results.slices for arm in results.challengers]
+    return any(found is not None and found.get("status") != "indeterminate" for found in entries)
+
+
+def _num_resolved(results: Results, objective: str) -> int:
+    ratios = [results.ratio(cell, arm, objective) for cell in results.done for arm in results.challengers]
+    return sum(ratio is not None and ratio.verdict != "not resolved" for ratio in ratios)
+
+
 def crossings(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The crossings that have a value, in order."""
     known = [crossing for crossing in found.get("crossings") or () if crossing.get("value") is not None]
@@ -47,8 +76,26 @@ def answer(found: Mapping[str, Any], axis: Axis) -> str:
     if status == "never":
         return f"does not pay at any tested load ({span})"
     if not known:
-        return f"is not resolved: the interval includes no difference ({span})"
+        return f"is not resolved over {span}"
     return ", ".join(_clause(crossing, axis, first=index == 0) for index, crossing in enumerate(known))
+
+
+def clause(results: Results, axis: Axis, part: Slice, arm: str, objective: str, title: bool = False) -> str:
+    """What an arm does by one objective; without a break-even, what the loads one by one say.
+
+    Args:
+        results: the experiment.
+        axis: what it varies.
+        part: the slice.
+        arm: the arm that is the subject of the clause.
+        objective: metric column.
+        title: name the tested loads around a crossing instead of the interpolated crossing.
+    """
+    found = entry(results, arm, objective, part)
+    if found is not None and found.get("status") != "indeterminate":
+        return stops(found, axis) if title else answer(found, axis)
+    known = [(cell, ratio.verdict) for cell in part.cells if (ratio := results.ratio(cell, arm, objective))]
+    return verdict_clause(objective, axis, known)
 
 
 def stops(found: Mapping[str, Any], axis: Axis) -> str:
@@ -61,7 +108,7 @@ def stops(found: Mapping[str, Any], axis: Axis) -> str:
         return answer(found, axis)
     if low == high:
         return f"stops paying at {axis.say(low)}"
-    return f"stops paying between {say_value(low)} and {axis.say(high)}"
+    return f"stops paying between {axis.span(low, high, 'and')}"
 
 
 def together(pairs: Sequence[tuple[str, str]]) -> str:
@@ -132,4 +179,4 @@ def _bracket(crossing: Mapping[str, Any]) -> tuple[float | None, float | None]:
 
 def _span(found: Mapping[str, Any], axis: Axis) -> str:
     tested: Sequence[Any] = found.get("range_tested") or ()
-    return f"{say_value(tested[0])} to {axis.say(tested[-1])}" if len(tested) >= 2 else axis.short
+    return axis.span(tested[0], tested[-1], "to") if len(tested) >= 2 else axis.short

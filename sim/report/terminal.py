@@ -77,12 +77,11 @@ def _groups(results: Results) -> list[Sequence[str]]:
 
 def _sweep(results: Results, axis: Axis, part: Slice, paint: _Paint) -> Iterator[str]:
     """A row per load: throughput of the baseline, speed-up of each arm, TPOT of all."""
+    title = f"speed-up of {metric_name(be.main_objective(results))} (95 % CI)"
     for group in _groups(results):
         names = [_fit(arm, 18).rjust(18) for arm in group]
         times = [_fit(arm, 9).rjust(10) for arm in (results.baseline, *group)]
-        yield f"{'':>13}{'tok/s':>12}{_ruled(19 * len(group), 'speed-up of throughput (95 % CI)')}" + _ruled(
-            10 * len(times), "mean TPOT (ms)"
-        )
+        yield f"{'':>13}{'tok/s':>12}{_ruled(19 * len(group), title)}{_ruled(10 * len(times), 'mean TPOT (ms)')}"
         base = _fit(results.baseline, 11)
         yield paint(f"{_fit(axis.short, 12):<13}{base:>12}{''.join(f' {n}' for n in names)}{''.join(times)}", "dim")
         for cell in part.cells:
@@ -91,14 +90,15 @@ def _sweep(results: Results, axis: Axis, part: Slice, paint: _Paint) -> Iterator
 
 
 def _ruled(width: int, title: str) -> str:
-    return f" {title[: width - 1]:>{width - 1}}" if width else ""
+    shown = title if len(title) < width else title.split(" of ")[0]
+    return f" {shown:>{width - 1}}" if width else ""
 
 
 def _sweep_row(results: Results, cell: Cell, group: Sequence[str], paint: _Paint) -> str:
     head = f"{_ascii(say_value(cell.x)):<13}"
     if not cell.done:
         return _fit(f"{head} failed: {cell.reason}", WIDTH)
-    ratios = [results.ratio(cell, arm, "output_throughput") for arm in group]
+    ratios = [results.ratio(cell, arm, be.main_objective(results)) for arm in group]
     gains = "".join(" " + _gain(ratio, 18, paint) for ratio in ratios)
     times = "".join(f"{_level(results, cell, arm, 'mean_tpot_ms'):>10}" for arm in (results.baseline, *group))
     flag = " saturated" if any(results.saturated(cell, arm) for arm in (results.baseline, *group)) else ""
@@ -140,15 +140,17 @@ def _break_even(results: Results, axis: Axis, part: Slice) -> Iterator[str]:
         for arm in results.challengers:
             found = be.entry(results, arm, objective, part)
             if found is not None:
-                yield from _wrapped(_ascii(_clause(arm, found, axis)), "  ")
+                yield from _wrapped(_ascii(_clause(results, axis, part, arm, objective, found)), "  ")
 
 
-def _clause(arm: str, found: be.Found, axis: Axis) -> str:
+def _clause(results: Results, axis: Axis, part: Slice, arm: str, objective: str, found: be.Found) -> str:
     points = "; ".join(be.precise(crossing, axis) for crossing in be.crossings(found))
     best = be.gain(found, axis)
-    full = "; capacity reached first" if found.get("capacity_reached_first") else ""
+    full = "; KV cache full first" if found.get("capacity_reached_first") else ""
     detail = f": {points}" if points else ""
-    return f"{clean(arm)} {be.answer(found, axis)}{detail}{full}" + (f"; largest gain {best}" if best else "")
+    return f"{clean(arm)} {be.clause(results, axis, part, arm, objective)}{detail}{full}" + (
+        f"; largest gain {best}" if best else ""
+    )
 
 
 def _acceptance(results: Results) -> Iterator[str]:

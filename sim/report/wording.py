@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Sequence
 
-from sim.report.axis import Axis, Cell, say_value
+from sim.report.axis import Axis, Cell
 
 #: metric column -> (name in a sentence, unit, whether more is better)
 METRICS: dict[str, tuple[str, str, bool]] = {
@@ -120,17 +120,23 @@ def verdict_clause(metric: str, axis: Axis, verdicts: Sequence[tuple[Cell, str]]
     if len(set(kinds)) == 1:
         effect = {"better": "improves", "worse": "worsens"}.get(kinds[0])
         return f"{effect} {name} at every tested load" if effect else f"does not change {name} measurably"
-    if axis.numeric and kinds == sorted(kinds, key=("better", "not resolved", "worse").index):
+    order = [("better", "not resolved", "worse").index(kind) for kind in kinds]
+    if axis.numeric and order in (sorted(order), sorted(order, reverse=True)):
         return _turning(name, axis, verdicts)
     better, worse = kinds.count("better"), kinds.count("worse")
-    return f"improves {name} at {better} and worsens it at {worse} of {len(kinds)} tested loads"
+    if better and worse:
+        return f"improves {name} at {better} and worsens it at {worse} of {len(kinds)} tested loads"
+    effect, where = ("improves", better) if better else ("worsens", worse)
+    return f"{effect} {name} at {where} of {len(kinds)} tested loads, without a measurable difference at the others"
 
 
 def _turning(name: str, axis: Axis, verdicts: Sequence[tuple[Cell, str]]) -> str:
-    better = [cell.x for cell, verdict in verdicts if verdict == "better"]
-    worse = [cell.x for cell, verdict in verdicts if verdict == "worse"]
-    if better and worse:
-        return f"improves {name} up to {axis.say(better[-1])} and worsens it from {say_value(worse[0])} on"
-    if better:
-        return f"improves {name} up to {axis.say(better[-1])}, beyond that nothing is resolved"
-    return f"worsens {name} from {axis.say(worse[0])} on"
+    """For verdicts that change once along the axis, with unresolved loads in between at most."""
+    places = {kind: [cell.x for cell, verdict in verdicts if verdict == kind] for kind in ("better", "worse")}
+    clauses: list[str] = []
+    for kind, effect in (("better", "improves"), ("worse", "worsens")):
+        if places[kind] and verdicts[0][1] == kind:
+            clauses.insert(0, f"{effect} {name} up to {axis.say(places[kind][-1])}")
+        elif places[kind]:
+            clauses.append(f"{effect} {name} from {axis.say(places[kind][0])} on")
+    return " and ".join(clauses)

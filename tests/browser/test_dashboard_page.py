@@ -119,7 +119,7 @@ def test_switching_views_draws_the_other_chart(visit: Callable[..., Opened], swe
         "#latency .switch button >> nth=0"
     )
     _until(page, "document.querySelector('#latency-0-3')._fullData?.length === 3")
-    assert "At 1 concurrent requests" in page.inner_text("#latency h2 >> visible=true")
+    assert "At 1 concurrent request," in page.inner_text("#latency h2 >> visible=true")
 
 
 def test_an_arm_can_be_hidden_everywhere(visit: Callable[..., Opened], sweep_page: Path) -> None:

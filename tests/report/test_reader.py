@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from sim.errors import ResultsError
-from sim.report.crossings import answer, entry, objectives, stops, together
+from sim.report.crossings import answer, entry, main_objective, objectives, stops, together
+from sim.report.figures.verdict import headline, warnings_of
 from sim.report.reader import load_results
 
 Make = Callable[..., Path]
@@ -106,6 +107,30 @@ def test_missing_folder_and_damaged_file(tmp_path: Path, make: Make) -> None:
     (folder / "breakeven.json").write_text("{")
     with pytest.raises(ResultsError, match=r"breakeven\.json: cannot be read"):
         load_results(folder)
+
+
+def test_open_loop_is_judged_by_what_differs(make: Make) -> None:
+    folder = make(key="workload.arrivals.request_rate")
+    document = json.loads((folder / "breakeven.json").read_text())
+    for arm in document["arms"].values():
+        arm["output_throughput"] = {"status": "indeterminate", "reason": "equal arrival rate", "crossings": []}
+    (folder / "breakeven.json").write_text(json.dumps(document))
+    results = load_results(folder)
+    assert main_objective(results) == "mean_tpot_ms"
+    assert headline(results).startswith("eagle3-k3 pays at every tested load")
+    assert (
+        "eagle3-k3 and eagle3-k7: break-even of output throughput is not resolved: equal arrival rate"
+        in warnings_of(results)
+    )
+
+
+def test_without_break_even_the_loads_speak(make: Make) -> None:
+    folder = make(loads=(1, 8, 256))
+    (folder / "breakeven.json").unlink()
+    assert headline(load_results(folder)) == (
+        "eagle3-k3 improves output throughput at every tested load; eagle3-k7 improves output throughput up to "
+        "8 concurrent requests and worsens output throughput from 256 concurrent requests on."
+    )
 
 
 def test_break_even_in_words(sweep_dir: Path) -> None:

@@ -53,15 +53,17 @@ def test_verdicts_in_words() -> None:
         return verdict_clause("mean_ttft_ms", axis, list(zip(loads, kinds, strict=True)))
 
     assert said("worse", "worse") == "worsens mean TTFT at every tested load"
-    assert (
-        said("better", "not resolved", "worse")
-        == "improves mean TTFT up to 1 concurrent requests and worsens it from 4 on"
+    assert said("better", "not resolved", "worse") == (
+        "improves mean TTFT up to 1 concurrent request and worsens mean TTFT from 4 concurrent requests on"
     )
-    assert (
-        said("better", "not resolved")
-        == "improves mean TTFT up to 1 concurrent requests, beyond that nothing is resolved"
-    )
+    assert said("better", "not resolved") == "improves mean TTFT up to 1 concurrent request"
     assert said("not resolved", "worse") == "worsens mean TTFT from 2 concurrent requests on"
-    assert said("worse", "better") == "improves mean TTFT at 1 and worsens it at 1 of 2 tested loads"
+    assert said("worse", "better") == (
+        "worsens mean TTFT up to 1 concurrent request and improves mean TTFT from 2 concurrent requests on"
+    )
+    assert said("worse", "better", "worse") == "improves mean TTFT at 1 and worsens it at 2 of 3 tested loads"
+    assert said("better", "not resolved", "better") == (
+        "improves mean TTFT at 2 of 3 tested loads, without a measurable difference at the others"
+    )
     assert said("not resolved") == "does not change mean TTFT measurably"
     assert said() == "has no mean TTFT to compare"

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from sim.report import crossings as be
 from sim.report.axis import Axis, Slice, say_value
 from sim.report.figures.curves import Point, add_bars, add_curve, gap
 from sim.report.panel import Chart, Panel, Table, View
@@ -30,10 +31,12 @@ def panel(results: Results) -> Panel:
     metrics = [m for m in METRICS if any(results.level(c, a, m) for c in results.done for a in results.arms)]
     views = [_view(results, part, metric) for part in results.slices for metric in metrics]
     styles = arm_styles(results)
+    main = be.main_objective(results)
+    start = metrics.index(main) if main in metrics else 0
     reading = "Mean over replicates with its 95 % interval. "
     reading += "Much of it is common to all arms and cancels in the speed-up."
     legend = [(arm, styles[arm]) for arm in results.arms]
-    return Panel("loads", "Absolute figures", views, reading, _DEFINITION, legend=legend)
+    return Panel("loads", "Absolute figures", views, reading, _DEFINITION, start=start, legend=legend)
 
 
 def _view(results: Results, part: Slice, metric: str) -> View:
@@ -93,6 +96,8 @@ def _finding(series: dict[str, list[Point]], metric: str, axis: Axis | None) -> 
     first = {arm: points[0] for arm, points in known.items()}
     early = pick(first, key=lambda arm: first[arm].y)
     name = capital(metric_name(metric))
+    if all(_spread(ends) < 0.01 for ends in (first, last)):
+        return f"{name} is the same for every arm at the lowest and the highest load"
     if early == best:
         return (
             f"{name}: {best} is best at the lowest and the highest load "
@@ -102,6 +107,11 @@ def _finding(series: dict[str, list[Point]], metric: str, axis: Axis | None) -> 
         f"{name}: {early} is best at {axis.short} {say_value(first[early].cell.x)} "
         f"({number(first[early].y)} {unit}), {best} at {say_value(last[best].cell.x)} ({number(last[best].y)} {unit})"
     )
+
+
+def _spread(points: dict[str, Point]) -> float:
+    values = [point.y for point in points.values()]
+    return max(values) / min(values) - 1 if min(values) > 0 else 0.0
 
 
 def _row(arm: str, point: Point, part: Slice) -> list[str | float | None]:

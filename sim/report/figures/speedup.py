@@ -13,7 +13,7 @@ from sim.report.figures.curves import Point, add_curve, gap
 from sim.report.panel import Chart, Panel, Table, View
 from sim.report.reader import Results
 from sim.report.style import INK, LOSS, ArmStyle, arm_styles, figure, load_axis
-from sim.report.wording import change, factor, listed, metric_name, number, plain, verdict_clause
+from sim.report.wording import change, factor, listed, metric_name, number, plain
 
 #: metric column -> label of the switch
 METRICS = {
@@ -43,13 +43,28 @@ def panel(results: Results) -> Panel | None:
         views = [_sweep_view(results, results.axis, part, m) for part in results.slices for m in metrics]
     styles = arm_styles(results)
     legend = [(arm, styles[arm]) for arm in results.challengers]
-    reading = f"Ratio to {results.baseline}: above 1 the arm is better, in the shaded area it is worse. "
-    reading += (
-        "Hollow diamonds: break-even with its 95 % interval. Dotted: closed form without queueing."
-        if results.axis
-        else ""
-    )
-    return Panel("speedup", "Speed-up over " + results.baseline, views, reading, _DEFINITION, legend=legend)
+    main = be.main_objective(results)
+    start = metrics.index(main) if results.axis and main in metrics else 0
+    kicker = f"Speed-up over {results.baseline}"
+    return Panel("speedup", kicker, views, _reading(results), _DEFINITION, start=start, legend=legend)
+
+
+def _reading(results: Results) -> str:
+    words = f"Ratio to {results.baseline}: above 1 the arm is better, in the shaded area it is worse."
+    axis, curves = results.axis, results.break_even.get("analytic") or {}
+    if axis and any(curve.get("crossings") for table in _entries(results) for curve in table):
+        words += " Hollow diamonds: break-even with its 95 % interval."
+    if axis and axis.analytic and any(curve.get("batch") for curve in curves.values()):
+        words += " Dotted: closed form without queueing and prefill."
+    return words
+
+
+def _entries(results: Results) -> list[list[be.Found]]:
+    return [
+        [found for arm in results.challengers if (found := be.entry(results, arm, objective, part))]
+        for part in results.slices
+        for objective in be.objectives(results)
+    ]
 
 
 def _sweep_view(results: Results, axis: Axis, part: Slice, metric: str) -> View:
@@ -74,16 +89,16 @@ def _point(results: Results, part: Slice, index: int, arm: str, metric: str) -> 
     ratio = results.ratio(cell, arm, metric)
     if ratio is None:
         return gap(cell)
-    flag = "saturated: the queue grows without bound" if results.saturated(cell, arm) else ""
+    flag = (
+        "saturated: the queue grows without bound"
+        if any(results.saturated(cell, each) for each in (arm, results.baseline))
+        else ""
+    )
     return Point(cell, ratio.speedup, ratio.low, ratio.high, ratio.n, flag)
 
 
 def _finding(results: Results, axis: Axis, part: Slice, metric: str) -> str:
-    clauses = []
-    for arm in results.challengers:
-        found = be.entry(results, arm, metric, part)
-        known = [(c, r.verdict) for c in part.cells if (r := results.ratio(c, arm, metric))]
-        clauses.append((arm, be.stops(found, axis) if found else verdict_clause(metric, axis, known)))
+    clauses = [(arm, be.clause(results, axis, part, arm, metric, title=True)) for arm in results.challengers]
     return be.together(clauses[:4]) + (f"; and {len(clauses) - 4} more arms" if len(clauses) > 4 else "")
 
 
@@ -193,7 +208,7 @@ def _point_view(results: Results, part: Slice, metrics: Sequence[str]) -> View:
         rows += [[metric_name(m), arm, r.speedup, r.low, r.high, r.n, r.verdict] for m, r in known]
     _frame_point(plot, [metric_name(m) for m in reversed(metrics)], rows)
     head = ["metric", "arm", "speed-up", "95 % CI low", "95 % CI high", "pairs", "verdict"]
-    return View(part.label, _point_finding(results, part, metrics[0]), [Chart(plot)], Table(head, rows))
+    return View(part.label, _point_finding(results, part, be.main_objective(results)), [Chart(plot)], Table(head, rows))
 
 
 def _frame_point(plot: go.Figure, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

@@ -9,8 +9,6 @@ from sim.report.reader import Ratio, Results
 from sim.report.style import arm_styles
 from sim.report.wording import change, escape, factor, interval, listed, metric_name, number
 
-#: what the table of loads compares when no break-even was asked for
-_DEFAULT = ("output_throughput", "mean_tpot_ms")
 #: columns of the table of a single operating point
 _POINT_METRICS = ("output_throughput", "mean_tpot_ms", "mean_ttft_ms", "mean_e2el_ms", "request_goodput")
 _MARKS = {"better": "▲", "worse": "▼", "not resolved": "≈"}
@@ -18,14 +16,14 @@ _MARKS = {"better": "▲", "worse": "▼", "not resolved": "≈"}
 
 def verdict_html(results: Results) -> str:
     """The verdict section."""
-    kicker = f"Does speculation pay? Judged by {metric_name(_objectives(results)[0])}"
+    kicker = f"Does speculation pay? Judged by {metric_name(be.main_objective(results))}"
     parts = [f'<p class="kicker">{escape(kicker)}</p><h2>{escape(headline(results))}</h2>', _badge(results)]
     for part in results.slices:
         parts.append(f"<h3>{escape(part.label)}</h3>" if part.label and len(results.slices) > 1 else "")
         if results.axis is None:
             parts.append(_point_grid(results, part))
         else:
-            parts += [_grid(results, results.axis, part, objective) for objective in _objectives(results)]
+            parts += [_grid(results, results.axis, part, objective) for objective in be.telling(results)[:3]]
             parts.append(_break_even_list(results, results.axis, part))
     parts.append(_warnings(results))
     return f'<section class="panel verdict" id="verdict">{"".join(parts)}</section>\n'
@@ -33,20 +31,17 @@ def verdict_html(results: Results) -> str:
 
 def headline(results: Results) -> str:
     """The one sentence: up to where each arm pays, or how much it gains at the single operating point."""
-    objective = _objectives(results)[0]
+    objective = be.main_objective(results)
     if not results.challengers:
         return f"One arm only ({results.baseline}): nothing to compare"
     axis = results.axis
     if axis is None:
         return _point_headline(results, objective)
     clauses = [
-        (f"{arm} ({part.label})" if part.label else arm, be.answer(found, axis))
+        (f"{arm} ({part.label})" if part.label else arm, be.clause(results, axis, part, arm, objective))
         for part in results.slices
         for arm in results.challengers
-        if (found := be.entry(results, arm, objective, part)) is not None
     ]
-    if not clauses:
-        return f"Break-even of {metric_name(objective)} was not computed; the table shows where each arm pays"
     more = f"; {len(clauses) - 4} more answers below" if len(clauses) > 4 else ""
     return be.together(clauses[:4]) + more + "."
 
@@ -63,10 +58,6 @@ def _point_headline(results: Results, objective: str) -> str:
         ci = interval(ratio.low, ratio.high, "x")
         words.append(f"{arm} {pays}: {change(ratio.speedup)}" + (f" (95 % CI {ci}×)" if ci else ""))
     return "; ".join(words) or "Nothing to compare"
-
-
-def _objectives(results: Results) -> list[str]:
-    return (be.objectives(results) or list(_DEFAULT))[:3]
 
 
 def cost_profiles(results: Results) -> list[dict[str, object]]:
@@ -145,21 +136,24 @@ def _break_even_list(results: Results, axis: Axis, part: Slice) -> str:
     if not rows:
         return ""
     names = ("Arm", "Objective", "Break-even", "95 % CI", "Between tested loads", "Cost model band", "Largest gain")
-    head = "".join(f'<th scope="col">{name}</th>' for name in names)
-    body = "".join(
-        "<tr>" + "".join(f'<td class="text">{escape(entry)}</td>' for entry in row) + "</tr>" for row in rows
-    )
+    used = [place for place in range(len(names)) if any(row[place] not in ("", "–") for row in rows)]
+    head = "".join(f'<th scope="col">{names[place]}</th>' for place in used)
+    body = "".join(f"<tr>{''.join(_text_cell(row[place]) for place in used)}</tr>" for row in rows)
     return (
         '<details class="break-even" open><summary>Break-even with its uncertainty</summary><div class="scroll"><table>'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></details>"
     )
 
 
+def _text_cell(text: str) -> str:
+    return f'<td class="text">{escape(text or "–")}</td>'
+
+
 def _break_even_row(found: be.Found, axis: Axis) -> tuple[str, str, str, str, str]:
     """Break-even, interval, bracket, cost model band and largest gain as text."""
     known = be.crossings(found)
     values = "; ".join(f"{number(c['value'])}{_sense(c)}" for c in known) or _short(found)
-    full = " (server full before)" if found.get("capacity_reached_first") else ""
+    full = " (KV cache full first)" if found.get("capacity_reached_first") else ""
     intervals = "; ".join(interval(c.get("ci_low"), c.get("ci_high")) or "–" for c in known)
     brackets = "; ".join("–".join(map(say_value, c.get("bracket") or ())) or "–" for c in known)
     bands = "; ".join(be.band(c) or "–" for c in known)
@@ -167,7 +161,7 @@ def _break_even_row(found: be.Found, axis: Axis) -> tuple[str, str, str, str, st
 
 
 def _short(found: be.Found) -> str:
-    tested = found.get("range_tested") or ()
+    tested: Sequence[float] = found.get("range_tested") or ()
     span = f" ({say_value(tested[0])} to {say_value(tested[-1])})" if len(tested) >= 2 else ""
     words = {"always": "always pays", "never": "never pays"}
     return words.get(str(found.get("status")), "not resolved") + span
@@ -187,9 +181,7 @@ def warnings_of(results: Results) -> list[str]:
     ]
     found += _saturation(results)
     found += _thin_margins(results)
-    for part in results.slices:
-        for arm in results.challengers:
-            found += _doubts(results, part, arm)
+    found += [f"{listed(arms)}: {clause}" for clause, arms in _doubts(results).items()]
     return list(dict.fromkeys(found))
 
 
@@ -206,9 +198,9 @@ def _saturation(results: Results) -> list[str]:
 def _thin_margins(results: Results) -> list[str]:
     """Loads where the gain or loss is resolved statistically but smaller than the error of the cost profile."""
     error = max((float(str(profile.get("relative_error") or 0)) for profile in cost_profiles(results)), default=0.0)
-    objective, thin = _objectives(results)[0], []
+    objective, thin = be.main_objective(results), []
     for arm in results.challengers:
-        close = [c for c in results.done if (r := results.ratio(c, arm, objective)) and abs(r.speedup - 1) < error]
+        close = [c for c in results.done if (r := results.ratio(c, arm, objective)) and _is_thin(r, error)]
         if close:
             places = listed([say_value(cell.x) if results.axis else "this point" for cell in close])
             thin.append(f"{arm} at {results.axis.short + ' ' if results.axis else ''}{places}")
@@ -223,21 +215,45 @@ def _where(results: Results, cell: Cell) -> str:
     return results.axis.say(cell.x) if results.axis else cell.others or cell.cell_id
 
 
-def _doubts(results: Results, part: Slice, arm: str) -> list[str]:
-    notes, where = [], f" ({part.label})" if part.label and len(results.slices) > 1 else ""
+def _is_thin(ratio: Ratio, error: float) -> bool:
+    return ratio.verdict != "not resolved" and abs(ratio.speedup - 1) < error
+
+
+def _capacity(results: Results, entry: be.Found) -> str:
+    full = entry.get("capacity_reached_from")
+    where = f" from {results.axis.say(full)} on" if results.axis and full is not None else " before it breaks even"
+    return f"the KV cache is full{where}, so more load only queues or preempts"
+
+
+def _unresolved(results: Results, entry: be.Found) -> str:
+    loads = [say_value(load) for load in entry.get("unresolved_at") or ()]
+    where = f" at {results.axis.short} {listed(loads)}" if loads and results.axis else ""
+    return f"the interval includes 1{where}; run more replicates"
+
+
+def _doubts(results: Results) -> dict[str, list[str]]:
+    """Doubt -> arms (and slices) that it concerns."""
+    groups: dict[str, list[str]] = {}
+    for part in results.slices:
+        where = f" ({part.label})" if part.label and len(results.slices) > 1 else ""
+        for arm in results.challengers:
+            for clause in _arm_doubts(results, part, arm):
+                groups.setdefault(clause, []).append(arm + where)
+    return groups
+
+
+def _arm_doubts(results: Results, part: Slice, arm: str) -> list[str]:
+    clauses = []
     for objective in be.objectives(results):
         entry = be.entry(results, arm, objective, part) or {}
         if entry.get("capacity_reached_first"):
-            notes.append(
-                f"{arm}{where}: the server is full before {metric_name(objective)} breaks even; more load only queues"
-            )
+            clauses.append(_capacity(results, entry))
         if entry.get("status") == "indeterminate":
-            reason = entry.get("reason") or "the intervals include 1; run more replicates or loads"
-            notes.append(f"{arm}{where}: break-even of {metric_name(objective)} is not resolved: {reason}")
-    runs = {ratio.n for cell in part.cells if (ratio := results.ratio(cell, arm, "output_throughput"))}
-    if runs and max(runs) < 2:
-        notes.append(f"{arm}{where}: one replicate only, so there are no intervals")
-    return notes
+            reason = entry.get("reason") or _unresolved(results, entry)
+            clauses.append(f"break-even of {metric_name(objective)} is not resolved: {reason}")
+    runs = {ratio.n for cell in part.cells if (ratio := results.ratio(cell, arm, be.main_objective(results)))}
+    clauses = list(dict.fromkeys(clauses))
+    return [*clauses, "one replicate only, so there are no intervals"] if runs and max(runs) < 2 else clauses
 
 
 def _warnings(results: Results) -> str:
