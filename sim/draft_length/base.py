@@ -6,11 +6,6 @@ from typing import Protocol
 class DraftLength(Protocol):
     """A rule that picks K, the drafts per request proposed at the end of a step and verified in the next."""
 
-    @property
-    def max_draft_tokens(self) -> int:
-        """The largest K it can choose."""
-        ...
-
     def choose(self, num_seqs: int) -> int:
         """K for a step that scheduled `num_seqs` requests."""
         ...

@@ -44,11 +44,6 @@ class BatchTable:
         """Bind checked ranges; gaps and the tail inherit, so only the starts matter."""
         return cls(tuple(r[0] for r in ranges), tuple(r[2] for r in ranges))
 
-    @property
-    def max_draft_tokens(self) -> int:
-        """The largest K of the table."""
-        return max(self.k)
-
     def choose(self, num_seqs: int) -> int:
         """K of the last range that starts at or below `num_seqs`."""
         return self.k[max(0, bisect_right(self.first, num_seqs) - 1)]

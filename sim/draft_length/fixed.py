@@ -9,11 +9,6 @@ class Fixed:
 
     num_draft_tokens: int
 
-    @property
-    def max_draft_tokens(self) -> int:
-        """The K there is."""
-        return self.num_draft_tokens
-
     def choose(self, num_seqs: int) -> int:
         """Always `num_draft_tokens`."""
         return self.num_draft_tokens

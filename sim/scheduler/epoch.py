@@ -12,13 +12,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.cost.base import NO_ATTENTION, AttentionLoad, ForwardPass
+from sim.cost.base import AttentionLoad, ForwardPass
 from sim.scheduler.plan import StepFacts
 from sim.scheduler.schedule import Scheduler
-from sim.scheduler.walker import Entry, Walker, walk
+from sim.scheduler.walker import BLOCKS, DRAFTING, DRAFTS, EMITTED, NUM_SUMS, Entry, Walker
 
 Ints = NDArray[np.int64]
 Chunk = tuple[Entry, int]
+
+#: A step in which nobody decodes.
+NOTHING = [0] * NUM_SUMS
 
 
 class EpochStep(NamedTuple):
@@ -41,18 +44,18 @@ class Epoch:
 
     def __init__(self, scheduler: Scheduler, k: int, first_step: int) -> None:
         self._scheduler, self._k, self._base = scheduler, k, first_step
-        self._tokens = np.zeros(4096, np.int64)
-        self._blocks = np.zeros(4096, np.int64)
+        self._future = np.zeros((4096, len(NOTHING)), np.int64)
+        self._now = NOTHING
         self._walkers: dict[int, Walker] = {}
         self._done_at: dict[int, list[Walker]] = {}
         self._partial: Entry | None = None
         self._joining: list[Entry] = []
-        self._known = 0
+        self._known = self._drafting_known = self._speculating = 0
         self._new_k: int | None = None
         self._quiet: StepFacts | None = None
         self.ended: list[Walker] = []
         for entry in scheduler.take_running():
-            self._register(self._walk(entry, first_step, fresh=0))
+            self._register(self._scheduler.track.walk(entry, first_step, k, fresh=0))
 
     @property
     def count(self) -> int:
@@ -62,8 +65,9 @@ class Epoch:
     def next(self, step: int) -> EpochStep | None:
         """Schedule the engine step with this index; None (and nothing changed) when a decision is due."""
         scheduler, index = self._scheduler, step - self._base
-        budget = scheduler.config.max_num_scheduled_tokens - len(self._walkers) * (1 + self._k)
-        needed = int(self._blocks[index]) if index < len(self._blocks) else 0
+        self._now = self._future[index].tolist() if index < len(self._future) else NOTHING
+        budget = scheduler.config.max_num_scheduled_tokens - len(self._walkers) - self._now[DRAFTS]
+        needed = self._now[BLOCKS]
         chunks: list[Chunk] = []
         if self._partial is not None:
             tokens = min(self._partial.lag, budget)
@@ -81,14 +85,15 @@ class Epoch:
 
     def complete(self, step: int) -> list[int]:
         """The step is done: requests finish and join; returns the rows that finished, in order of admission."""
-        scheduler, index = self._scheduler, step - self._base
-        self._known += int(self._tokens[index]) if index < len(self._tokens) else 0
+        scheduler = self._scheduler
+        self._known += self._now[EMITTED]
+        self._drafting_known += self._now[DRAFTING]
         done = self._done_at.pop(step, [])
         for walker in done:
             del self._walkers[walker.entry.row]
-            self._known -= walker.final_known
+            self._count(walker.entry, -1, walker.final_known)
         for entry in self._joining:
-            walker = self._walk(entry, step, fresh=1)
+            walker = scheduler.track.walk(entry, step, self._k, fresh=1)
             if walker.last_step == step:
                 done.append(walker)
             else:
@@ -108,25 +113,23 @@ class Epoch:
         self._scheduler.restore_running(entries, self._partial, k)
         return walkers
 
-    def _walk(self, entry: Entry, step: int, fresh: int) -> Walker:
-        config = self._scheduler.config
-        ahead = self._k + config.lookahead_tokens
-        return walk(entry, step, self._k, fresh, self._scheduler.tape_bytes, ahead, config.block_size)
-
     def _register(self, walker: Walker) -> None:
-        """Add a request's future tokens and blocks to the sums per step."""
-        entry, tokens = walker.entry, walker.tokens()
+        """Add a request's future to the sums per step."""
+        entry, fresh, loads = walker.entry, walker.fresh, walker.loads()
         self._walkers[entry.row] = walker
         self._done_at.setdefault(walker.last_step, []).append(walker)
         first = walker.first_step - self._base
-        end = first + len(tokens)
-        while end > len(self._tokens):
-            self._tokens = np.concatenate((self._tokens, np.zeros_like(self._tokens)))
-            self._blocks = np.concatenate((self._blocks, np.zeros_like(self._blocks)))
-        self._known += entry.known + (int(tokens[0]) if walker.fresh else 0)
-        self._tokens[first + walker.fresh : end] += tokens[walker.fresh :]
-        self._blocks[first + 1 : end] += walker.blocks[1:] - walker.blocks[:-1]
-        self._blocks[first] += int(walker.blocks[0]) - entry.blocks
+        end = first + len(loads)
+        while end > len(self._future):
+            self._future = np.concatenate((self._future, np.zeros_like(self._future)))
+        self._future[first + fresh : end] += loads[fresh:]
+        self._count(entry, 1, entry.known + fresh)
+
+    def _count(self, entry: Entry, one: int, known: int) -> None:
+        """A request joins (`one` = 1) or leaves (-1) the walkers with this many known tokens."""
+        self._known += one * known
+        self._drafting_known += one * known * entry.speculates
+        self._speculating += one * entry.speculates
 
     def _blocks_of_chunk(self, partial: Entry, tokens: int) -> int:
         """Blocks a prompt holds when its next chunk is scheduled; running requests also reserve look-ahead slots."""
@@ -142,23 +145,23 @@ class Epoch:
 
     def _describe_quiet(self) -> EpochStep:
         """A step of walkers alone; its facts stay the same until somebody comes or goes."""
-        scheduler, n, k, known = self._scheduler, len(self._walkers), self._k, self._known
+        scheduler, n, drafts = self._scheduler, len(self._walkers), self._now[DRAFTS]
         waiting, facts = len(scheduler.waiting.queue), self._quiet
-        if facts is None or facts.running != n or facts.waiting != waiting:
+        if facts is None or facts.running != n or facts.waiting != waiting or facts.draft_tokens != drafts:
             k_next = scheduler.draft_length.choose(n)
-            self._new_k = None if k_next == k else k_next
-            facts = self._quiet = StepFacts(n, n, 0, n * (1 + k), n * k, k_next, n, waiting, 0)
-        forward = _forward(n, k, known, [], n * (1 + k), n)
-        return EpochStep(forward, n, known, facts, scheduler.pool.used, [])
+            self._new_k = None if k_next == self._k else k_next
+            facts = self._quiet = StepFacts(n, n, 0, n + drafts, drafts, k_next, n, waiting, 0)
+        forward = _forward(n, self._known, self._now, [], n)
+        return EpochStep(forward, self._speculating, self._drafting_known, facts, scheduler.pool.used, [])
 
     def _describe(self, chunks: list[Chunk], admitted: list[int]) -> EpochStep:
         """The step of all walkers and these prompt chunks; at most the last chunk leaves its prompt unfinished."""
-        scheduler, n, k, known = self._scheduler, len(self._walkers), self._k, self._known
+        scheduler, n, drafts = self._scheduler, len(self._walkers), self._now[DRAFTS]
         total = n + len(chunks)
         k_next = scheduler.draft_length.choose(total)
         if not n:
             self._k = k_next
-        elif k_next != k:
+        elif k_next != self._k:
             self._new_k = k_next
         self._joining = [entry for entry, tokens in chunks if tokens == entry.lag]
         rest = [entry._replace(lag=entry.lag - tokens) for entry, tokens in chunks if tokens < entry.lag]
@@ -166,28 +169,35 @@ class Epoch:
         self._quiet = None
         chunk_tokens = sum(tokens for _, tokens in chunks)
         ones = sum(entry.lag == 1 for entry, _ in chunks)
-        num_tokens, emitting = n * (1 + k) + chunk_tokens, n + len(self._joining)
-        forward = _forward(n, k, known, chunks, num_tokens, emitting)
+        emitting = n + len(self._joining)
+        forward = _forward(n, self._known, self._now, chunks, emitting)
         return EpochStep(
             forward=forward,
-            drafting_seqs=emitting,
-            drafting_kv=known + sum(entry.known for entry in self._joining),
+            drafting_seqs=self._speculating + sum(entry.speculates for entry in self._joining),
+            drafting_kv=self._drafting_known + sum(entry.known * entry.speculates for entry in self._joining),
             facts=StepFacts(
-                total, emitting, chunk_tokens - ones, num_tokens, n * k, k_next, total, len(scheduler.waiting.queue), 0
+                total,
+                emitting,
+                chunk_tokens - ones,
+                forward.num_tokens,
+                drafts,
+                k_next,
+                total,
+                len(scheduler.waiting.queue),
+                0,
             ),
             blocks=scheduler.pool.used,
             admitted=admitted,
         )
 
 
-def _forward(n: int, k: int, known: int, chunks: list[Chunk], num_tokens: int, emitting: int) -> ForwardPass:
-    """N decoding sequences with `known` tokens in all and k drafts each, and prompt chunks."""
-    cached, decode, extend = known - n, NO_ATTENTION, NO_ATTENTION
-    if k and n:
-        tokens = n * (1 + k)
-        extend = AttentionLoad(n, tokens, cached + tokens, cached * (1 + k) + tokens * (2 + k) // 2)
-    elif n:
-        decode = AttentionLoad(n, n, known, known)
+def _forward(n: int, known: int, now: list[int], chunks: list[Chunk], emitting: int) -> ForwardPass:
+    """N decoding sequences with `known` tokens in all, and prompt chunks."""
+    _, _, drafts, several, cached, pairs, _ = now
+    single, queries = n - several, several + drafts
+    read = known - n - cached + single
+    decode = AttentionLoad(single, single, read, read)
+    extend = AttentionLoad(several, queries, cached + queries, pairs)
     for entry, tokens in chunks:
         context = entry.known - entry.lag
         if tokens == 1:
@@ -197,7 +207,8 @@ def _forward(n: int, k: int, known: int, chunks: list[Chunk], num_tokens: int, e
             pairs = tokens * context + tokens * (tokens + 1) // 2
             seqs, queries, read, before = extend
             extend = AttentionLoad(seqs + 1, queries + tokens, read + context + tokens, before + pairs)
-    return ForwardPass(n + len(chunks), num_tokens, emitting + n * k, n * k, decode, extend)
+    num_tokens = decode.num_tokens + extend.num_tokens
+    return ForwardPass(n + len(chunks), num_tokens, emitting + drafts, drafts, decode, extend)
 
 
 def enter_epoch(scheduler: Scheduler, first_step: int) -> Epoch | None:

@@ -18,7 +18,7 @@ from sim.kv_cache.block_pool import BlockPool
 from sim.scheduler.plan import Emitted, SchedulerConfig, StepPlan, plan_step
 from sim.scheduler.running import KNOWN, OVER, Running
 from sim.scheduler.waiting import Waiting
-from sim.scheduler.walker import Entry
+from sim.scheduler.walker import Entry, Track
 from sim.workload.requests import RequestTable
 
 Ints = NDArray[np.int64]
@@ -49,13 +49,13 @@ class Scheduler:
         self.recomputed_tokens = np.zeros(len(table), np.int64)
         longest = int((table.prompt_tokens + table.output_tokens).max(initial=0))
         self._near_max_model_len = longest + _LENGTH_MARGIN >= config.max_model_len
-        self._all_speculate = bool(table.speculate.all())
         self._last_k: int | None = None
 
     @cached_property
-    def tape_bytes(self) -> bytes:
-        """The tape's accepted drafts by flat position; bytes are quicker to read one by one than an array."""
-        return self.tape.accepted.tobytes()
+    def track(self) -> Track:
+        """What it takes to foresee a request's steps."""
+        config = self.config
+        return Track(self.tape, config.lookahead_tokens, config.block_size)
 
     @property
     def idle(self) -> bool:
@@ -108,12 +108,10 @@ class Scheduler:
     def steady_drafts(self) -> int | None:
         """The K that all running requests have drafts for, when their steps can be foreseen from here; else None.
 
-        Foreseeable: all decode (or none runs), everyone drafts the same, no request is near max_model_len, and no
-        preempted request waits. Then an `Epoch` can take over.
+        Foreseeable: all decode (or none runs), no request is near max_model_len or long_prefill_token_threshold, and
+        no preempted request waits. Then an `Epoch` can take over.
         """
-        if self._near_max_model_len or self.config.long_prefill_token_threshold or self.tape.proposed is not None:
-            return None
-        if not self._all_speculate and self.draft_length.max_draft_tokens:
+        if self._near_max_model_len or self.config.long_prefill_token_threshold:
             return None
         if self.waiting.resumes_next():
             return None
@@ -128,7 +126,7 @@ class Scheduler:
     def restore_running(self, decoding: list[Entry], partial: Entry | None, k: int) -> None:
         """Take the running list back: requests that decode with k drafts, and one in the middle of its prompt."""
         self.running.extend(decoding, self.config.block_size)
-        self.running.drafts[:] = k * self.running.speculates
+        self._propose(slice(0, self.running.count), k)
         self.running.extend([] if partial is None else [partial], self.config.block_size)
         self._last_k = k if partial is None else None
 

@@ -8,7 +8,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.acceptance.base import Tape
+
 Ints = NDArray[np.int64]
+
+# What an epoch sums up over its decoding requests, per step: tokens emitted, KV blocks taken, drafts verified, requests
+# with drafts (hence several new tokens), their KV tokens from earlier steps, their query-key pairs, and the tokens
+# emitted by requests that speculate.
+EMITTED, BLOCKS, DRAFTS, SEVERAL, CACHED, PAIRS, DRAFTING = range(7)
+NUM_SUMS = 7
 
 
 class Entry(NamedTuple):
@@ -34,22 +42,22 @@ class Entry(NamedTuple):
 
 
 class Walker(NamedTuple):
-    """The rest of one request when every step verifies k drafts.
+    """The rest of one request when every step verifies up to k drafts.
 
     Attributes:
         entry: the request as it was before its first step.
         first_step: index of the engine step that emits `starts[0]`.
-        k: drafts per step.
-        fresh: 1 when `starts[0]` is the token that prefill produces (no drafts verified), else 0.
+        fresh: 1 when `starts[0]` is the token that prefill produces, else 0.
         starts: (m,) flat output positions where its chunks start, one per step.
+        drafts: (m,) drafts verified in each step; 0 for the token that prefill produces.
         blocks: (m,) KV blocks held during each step.
     """
 
     entry: Entry
     first_step: int
-    k: int
     fresh: int
     starts: Ints
+    drafts: Ints
     blocks: Ints
 
     @property
@@ -62,12 +70,26 @@ class Walker(NamedTuple):
         """Known tokens when it is done."""
         return self.entry.known + self.entry.end - self.entry.cursor
 
-    def tokens(self) -> Ints:
-        """(m,) tokens emitted by each step."""
-        tokens = np.empty_like(self.starts)
-        np.subtract(self.starts[1:], self.starts[:-1], out=tokens[:-1])
-        tokens[-1] = self.entry.end - self.starts[-1]
-        return tokens
+    def loads(self) -> Ints:
+        """(m, NUM_SUMS) what each step adds to the sums of an epoch."""
+        starts, entry = self.starts, self.entry
+        loads = np.zeros((len(starts), NUM_SUMS), np.int64)
+        emitted, blocks = loads[:, EMITTED], loads[:, BLOCKS]
+        np.subtract(starts[1:], starts[:-1], out=emitted[:-1])
+        emitted[-1] = entry.end - starts[-1]
+        np.subtract(self.blocks[1:], self.blocks[:-1], out=blocks[1:])
+        blocks[0] = self.blocks[0] - entry.blocks
+        if not entry.speculates:
+            return loads
+        loads[:, DRAFTING] = emitted
+        drafts, several = self.drafts, self.drafts > 0
+        tokens = drafts + several
+        cached = (starts + (entry.known - entry.cursor - 1)) * several
+        loads[:, DRAFTS] = drafts
+        loads[:, SEVERAL] = several
+        loads[:, CACHED] = cached
+        loads[:, PAIRS] = tokens * cached + tokens * (tokens + 1) // 2
+        return loads
 
     def at(self, step: int) -> Entry:
         """The request as it is before the engine step with this index."""
@@ -79,34 +101,57 @@ class Walker(NamedTuple):
         return self.entry._replace(known=known, lag=1, cursor=cursor, blocks=int(self.blocks[taken - 1]))
 
 
-def walk(entry: Entry, first_step: int, k: int, fresh: int, tape: bytes, ahead: int, block_size: int) -> Walker:
-    """Lay out the steps of a request.
+class Track:
+    """What walking needs to know of the tape and the engine.
 
     Args:
-        entry: the request before its first step.
-        first_step: engine step that emits its next token.
-        k: drafts per step.
-        fresh: 1 when that token comes from prefill, with blocks already held, else 0.
-        tape: accepted drafts by flat position.
-        ahead: KV slots a step needs beyond the known tokens (drafts and look-ahead).
-        block_size: tokens per block.
+        tape: acceptance by flat position.
+        lookahead_tokens, block_size: of the engine.
     """
-    starts = _chunk_starts(tape, entry.cursor, entry.end, k, fresh)
-    needed = starts + (entry.known - entry.cursor + ahead + block_size - 1)
-    needed //= block_size
-    blocks = np.maximum(needed, entry.blocks, out=needed)
-    if fresh:
-        blocks[0] = entry.blocks
-    return Walker(entry, first_step, k, fresh, starts, blocks)
 
+    def __init__(self, tape: Tape, lookahead_tokens: int, block_size: int) -> None:
+        self._tape, self.lookahead_tokens, self.block_size = tape, lookahead_tokens, block_size
+        self._strides: dict[int, bytes] = {}
 
-def _chunk_starts(tape: bytes, start: int, end: int, k: int, fresh: int) -> Ints:
-    if not k:
-        return np.arange(start, end)
-    starts = [start] if fresh else []
-    position = start + fresh
-    while position < end:
-        starts.append(position)
-        accepted = tape[position]
-        position += accepted + 1 if accepted < k else k + 1
-    return np.array(starts, np.int64)
+    def walk(self, entry: Entry, first_step: int, k: int, fresh: int) -> Walker:
+        """Lay out the steps of a request.
+
+        Args:
+            entry: the request before its first step.
+            first_step: engine step that emits its next token.
+            k: drafts per step, if the request speculates.
+            fresh: 1 when that token comes from prefill, with blocks already held, else 0.
+        """
+        k *= entry.speculates
+        starts = self._chunk_starts(entry.cursor, entry.end, k, fresh)
+        drafts = self._drafts(starts, k)
+        if fresh:
+            drafts[0] = 0
+        blocks = starts + (entry.known - entry.cursor + self.lookahead_tokens + self.block_size - 1)
+        blocks += drafts
+        blocks //= self.block_size
+        if fresh:
+            blocks[0] = entry.blocks
+        np.maximum.accumulate(np.maximum(blocks, entry.blocks, out=blocks), out=blocks)
+        return Walker(entry, first_step, fresh, starts, drafts, blocks)
+
+    def _drafts(self, starts: Ints, k: int) -> Ints:
+        proposed = self._tape.proposed
+        if not k or proposed is None:
+            return np.full(len(starts), k)
+        return np.minimum(proposed.take(starts), k).astype(np.int64)
+
+    def _chunk_starts(self, start: int, end: int, k: int, fresh: int) -> Ints:
+        if not k:
+            return np.arange(start, end)
+        starts = [start] if fresh else []
+        position, stride = start + fresh, self._strides.get(k) or self._stride(k)
+        while position < end:
+            starts.append(position)
+            position += stride[position]
+        return np.array(starts, np.int64)
+
+    def _stride(self, k: int) -> bytes:
+        """Tokens emitted by flat position; bytes are quicker to read one by one than an array."""
+        self._strides[k] = stride = (np.minimum(self._tape.accepted, k) + np.uint8(1)).tobytes()
+        return stride

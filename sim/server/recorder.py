@@ -68,7 +68,7 @@ class Recorder:
         for walker in walkers:
             starts = walker.starts[: len(self._start) - walker.first_step]
             self._emission_step[starts] = np.arange(walker.first_step, walker.first_step + len(starts))
-            self._drafted[starts[walker.fresh :]] = walker.k
+            self._drafted[starts] = walker.drafts[: len(starts)]
 
     def record(self, scheduler: Scheduler) -> RunRecord:
         """Everything written down, as columns."""
