@@ -167,7 +167,7 @@ def _acceptance(results: Results) -> Iterator[str]:
     use = [level.mean for c in results.done for a in results.arms if (level := results.level(c, a, "kv_usage_p99"))]
     lost = [level.mean for c in results.done for a in results.arms if (level := results.level(c, a, "preemptions"))]
     if use:
-        yield f"KV use p99 up to {percent(max(use))}; preemptions per run up to {number(max(lost or [0]))}"
+        yield _ascii(f"KV use p99 up to {percent(max(use))}; preemptions per run up to {number(max(lost or [0]))}")
 
 
 def _notes(results: Results) -> Iterator[str]:

@@ -84,7 +84,7 @@ def percent(share: float | None) -> str:
     """A share as per cent, one digit below ten."""
     if share is None or not math.isfinite(share):
         return "–"
-    return f"{100 * share:.1f} %" if 0 < abs(share) < 0.0995 else f"{100 * share:.0f} %"
+    return f"{100 * share:.1f}\u202f%" if 0 < abs(share) < 0.0995 else f"{100 * share:.0f}\u202f%"
 
 
 def change(value: float) -> str:

@@ -16,11 +16,11 @@ def test_numbers_have_three_digits(value: float | None, text: str) -> None:
 def test_ratios_and_shares() -> None:
     assert factor(1.4161) == "1.42×"
     assert factor(None) == "–"
-    assert percent(0.0333) == "3.3 %"
-    assert percent(0.4) == "40 %"
+    assert percent(0.0333) == "3.3\u202f%"
+    assert percent(0.4) == "40\u202f%"
     assert interval(0.9, 1.1, "x") == "0.90–1.10"
     assert interval(None, 1.0) == ""
-    assert (change(1.42), change(0.9), change(2.5)) == ("42 % faster", "10 % slower", "2.5× as fast")
+    assert (change(1.42), change(0.9), change(2.5)) == ("42\u202f% faster", "10\u202f% slower", "2.5× as fast")
     assert listed(["a", "b", "c"]) == "a, b and c"
     assert listed([]) == "none"
 
