@@ -18,9 +18,9 @@ _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 #: dimension -> unit -> size in the base unit (seconds, bytes, bytes/s, FLOP/s, 1/s, tokens)
 UNITS: dict[str, dict[str, float]] = {
     "time": {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "h": 3600},
-    "bytes": {f"{p}B": f for p, f in {**_DECIMAL, **_BINARY}.items()},
-    "bandwidth": {f"{p}B/s": f for p, f in {**_DECIMAL, **_BINARY}.items()},
-    "compute": {f"{p}FLOP/s": f for p, f in _DECIMAL.items()} | {f"{p}FLOPS": f for p, f in _DECIMAL.items()},
+    "bytes": {f"{p}B": float(f) for p, f in {**_DECIMAL, **_BINARY}.items()},
+    "bandwidth": {f"{p}B/s": float(f) for p, f in {**_DECIMAL, **_BINARY}.items()},
+    "compute": {f"{p}{name}": float(f) for p, f in _DECIMAL.items() for name in ("FLOP/s", "FLOPS")},
     "rate": {"/s": 1, "rps": 1, "req/s": 1, "/min": 1 / 60, "rpm": 1 / 60},
     "count": {"": 1, "k": 10**3, "K": 10**3, "M": 10**6},
 }

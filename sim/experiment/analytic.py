@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.cost.base import NO_ATTENTION, AttentionLoad, ForwardPass
+from sim.cost.passes import verify_pass
 from sim.scenario.build import ArmSetup
 from sim.speculation.base import DraftWork
 from sim.theory.crossings import Crossing, crossings
@@ -19,15 +19,6 @@ Floats = NDArray[np.float64]
 
 #: Points of the drawn curve; crossings are searched over every whole batch.
 DRAWN_POINTS = 48
-
-
-def decode_pass(batch: int, context_tokens: int, num_draft_tokens: int) -> ForwardPass:
-    """The target's pass when every sequence verifies the same number of drafts (0: plain decode)."""
-    q = num_draft_tokens + 1
-    pairs = batch * (q * context_tokens + q * (q + 1) // 2)
-    load = AttentionLoad(batch, batch * q, batch * (context_tokens + q), pairs)
-    decode, extend = (load, NO_ATTENTION) if q == 1 else (NO_ATTENTION, load)
-    return ForwardPass(batch, batch * q, batch * q, batch * num_draft_tokens, decode, extend)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +38,7 @@ class DecodeStep:
 def decode_step(setup: ArmSetup, batch: int, context_tokens: int) -> DecodeStep:
     """Price a steady decode step of an arm, with the K that its rule picks for this batch."""
     k = setup.arm.speculative_config.draft_length.choose(batch)
-    forward = decode_pass(batch, context_tokens, k)
+    forward = verify_pass(batch, context_tokens, k)
     draft_s = setup.drafter.draft_seconds(DraftWork(forward, batch, batch * context_tokens, k))
     gpu_s = setup.cost.target.price(forward).seconds + draft_s
     return DecodeStep(gpu_s, setup.cost.host.seconds(batch), setup.engine.async_scheduling)

@@ -44,13 +44,13 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class FoundCrossing:
-    """A crossing with its bootstrap interval, None when one replicate allows none."""
+    """A crossing with its bootstrap interval."""
 
     value: float
     direction: Literal["gain_to_loss", "loss_to_gain"]
     bracket: tuple[float, float]
-    ci_low: float | None
-    ci_high: float | None
+    ci_low: float
+    ci_high: float
     num_pairs: int
 
 
@@ -86,10 +86,10 @@ def judge(curve: Curve, confidence: float) -> Verdict:
 
 
 def _sign(interval: Interval) -> int:
-    """+1, -1, or 0 when the interval covers 0; one replicate alone is taken at its word."""
-    low = interval.estimate if interval.low is None else interval.low
-    high = interval.estimate if interval.high is None else interval.high
-    return 1 if low > 0 else -1 if high < 0 else 0
+    """+1, -1, or 0 when the interval covers 0 or there is none (one replicate)."""
+    if interval.low is None or interval.high is None:
+        return 0
+    return 1 if interval.low > 0 else -1 if interval.high < 0 else 0
 
 
 def _between(curve: Curve, i: int, j: int, confidence: float) -> FoundCrossing:
@@ -99,10 +99,8 @@ def _between(curve: Curve, i: int, j: int, confidence: float) -> FoundCrossing:
     def place(logs: Floats) -> float:
         return _middle(crossings(x, logs.tolist()), pays_first) or _clamped(logs, x, pays_first)
 
-    low = high = None
-    if len(part) > 1:
-        uniforms = Streams(0).per_row("break-even bootstrap", DRAWS * len(part)).reshape(DRAWS, len(part))
-        low, high = percentile_interval(place, bootstrap_means(part, confidence, uniforms), confidence)
+    uniforms = Streams(0).per_row("break-even bootstrap", DRAWS * len(part)).reshape(DRAWS, len(part))
+    low, high = percentile_interval(place, bootstrap_means(part, confidence, uniforms), confidence)
     direction: Literal["gain_to_loss", "loss_to_gain"] = "gain_to_loss" if pays_first else "loss_to_gain"
     return FoundCrossing(place(part.mean(axis=0)), direction, (x[0], x[-1]), low, high, len(part))
 

@@ -47,7 +47,7 @@ def summary_text(run_dir: Path, colour: bool = False) -> str:
         lines += _sweep(results, results.axis, part, paint) if results.axis else _point(results, part.cells[0], paint)
         if results.axis:
             lines += _break_even(results, results.axis, part)
-    lines += [*_acceptance(results), *_notes(results)]
+    lines += [*_closed_form(results), *_acceptance(results), *_notes(results)]
     return "\n".join(line.rstrip() for line in lines).rstrip() + "\n"
 
 
@@ -157,17 +157,40 @@ def _acceptance(results: Results) -> Iterator[str]:
     """Mean over everything that was run: it hardly depends on the load."""
     parts = []
     for arm in results.challengers:
-        lengths = [
-            level.mean for cell in results.done if (level := results.level(cell, arm, "spec_decode_acceptance_length"))
-        ]
-        if lengths:
-            parts.append(f"{clean(arm)} {sum(lengths) / len(lengths):.2f}")
+        verified, all_steps = (
+            _mean_level(results, arm, metric) for metric in ("spec_decode_acceptance_length", "tokens_per_step")
+        )
+        if verified and all_steps:
+            often = all_steps < 0.99 * verified  # n-gram, K tables, opted-out requests: many steps verify nothing
+            parts.append(f"{clean(arm)} {verified:.2f}" + (f" ({all_steps:.2f} over all steps)" if often else ""))
     if parts:
         yield from _wrapped("Tokens per verify step, bonus included: " + ", ".join(parts), "")
     use = [level.mean for c in results.done for a in results.arms if (level := results.level(c, a, "kv_usage_p99"))]
     lost = [level.mean for c in results.done for a in results.arms if (level := results.level(c, a, "preemptions"))]
     if use:
         yield _ascii(f"KV use p99 up to {percent(max(use))}; preemptions per run up to {number(max(lost or [0]))}")
+
+
+def _mean_level(results: Results, arm: str, metric: str) -> float:
+    levels = [level.mean for cell in results.done if (level := results.level(cell, arm, metric))]
+    return sum(levels) / len(levels) if levels else 0.0
+
+
+def _closed_form(results: Results) -> Iterator[str]:
+    """What the arithmetic says without prefill and queue, to hold the simulation against."""
+    parts = []
+    for arm, curve in (results.break_even.get("analytic") or {}).items():
+        if not curve["batch"]:
+            continue
+        turns = [
+            f"{'stops' if turn['direction'] == 'gain_to_loss' else 'starts'} paying at batch {turn['value']:.0f}"
+            for turn in curve["crossings"]
+        ]
+        pays = "pays" if curve["status"] == "always" else "never pays"
+        text = ", ".join(turns) or f"{pays} up to batch {curve['batch'][-1]}"
+        parts.append(f"{clean(arm)} {curve['speedup'][0]:.2f}x at batch 1, {text}")
+    if parts:
+        yield from _wrapped("Closed form, decode only: " + "; ".join(parts), "")
 
 
 def _notes(results: Results) -> Iterator[str]:

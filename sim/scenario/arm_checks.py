@@ -75,3 +75,12 @@ def _drafts_fit(context: Context) -> Iterator[Finding]:
         if draft_tp not in (None, 1, tensor_parallel):
             message = f"found {draft_tp}; allowed: 1 or engine.tensor_parallel_size = {tensor_parallel}"
             yield Finding((*config, "draft_tensor_parallel_size"), message)
+
+
+@reads("arms", "engine")
+def _drafts_on_the_gpu(context: Context) -> Iterator[Finding]:
+    """VLLM refuses this too (`VllmConfig`: asynchronous scheduling only with EAGLE, MTP and draft models)."""
+    for name, arm in context.scenario.arms.items():
+        if context.scenario.engine.async_scheduling and arm.speculative_config.method == "ngram":
+            message = "n-gram drafts are made on the CPU, which engine.async_scheduling does not wait for; drop one"
+            yield Finding(("arms", name, "speculative_config", "method"), message)

@@ -8,6 +8,8 @@ SHORTHANDS = {"hardware": "gpu", "model": "target", "cost_model": "kind"}
 #: Concurrencies of the default sweep.
 CONCURRENCIES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 CONCURRENCY_KEY = "workload.arrivals.max_concurrency"
+#: At an equal arrival rate the throughput of every arm is the offered load: only latencies can tell them apart.
+OPEN_LOOP_OBJECTIVES = ("mean_tpot_ms", "mean_e2el_ms")
 DEFAULT_ARRIVALS = {"kind": "closed", "max_concurrency": 64}
 
 #: vLLM's names of KV cache formats and ours.
@@ -62,7 +64,9 @@ def _fill_sweep(full: dict[str, Any]) -> None:
         if "vary" not in sweep:
             sweep = {**sweep, "vary": {CONCURRENCY_KEY: list(CONCURRENCIES)}}
     if sweep.get("vary") and "breakeven" not in sweep:
-        sweep = {**sweep, "breakeven": {}}
+        arrivals = workload.get("arrivals")
+        closed = not isinstance(arrivals, Mapping) or arrivals.get("kind") == "closed"
+        sweep = {**sweep, "breakeven": {} if closed else {"objectives": list(OPEN_LOOP_OBJECTIVES)}}
     full["sweep"] = sweep
 
 

@@ -10,7 +10,6 @@ import pytest
 from sim.experiment.analytic import (
     analytic_curve,
     analytic_document,
-    decode_pass,
     decode_step,
     tokens_per_step,
     why_not,
@@ -23,15 +22,6 @@ Load = Callable[..., LoadedScenario]
 
 def bound(loaded: LoadedScenario, *arms: str) -> list[ArmSetup]:
     return [set_up(loaded.scenario, arm, Path()) for arm in arms]
-
-
-def test_the_pass_of_a_verify_step_counted_by_hand() -> None:
-    forward = decode_pass(2, 10, 3)  # 2 sequences, 10 cached tokens, 4 new ones each
-    assert (forward.num_tokens, forward.num_logit_rows, forward.num_draft_tokens) == (8, 8, 6)
-    assert forward.extend.kv_tokens_read == 2 * 14
-    assert forward.extend.pairs == 2 * sum(10 + i for i in (1, 2, 3, 4))
-    assert decode_pass(5, 7, 0).decode == (5, 5, 40, 40)
-    assert decode_pass(5, 7, 0).extend.num_seqs == 0
 
 
 def test_constant_times_give_the_textbook_speedup(small: Load) -> None:

@@ -52,9 +52,9 @@ def test_the_bracket_spans_unresolved_points() -> None:
     assert 2.0 <= found.ci_low < found.value < found.ci_high <= 16.0
 
 
-def test_one_replicate_gives_a_value_without_interval() -> None:
-    (found,) = judge(curve([0.5, 0.3, 0.1, -0.1, -0.3, -0.5], replicates=1), 0.95).crossings
-    assert (found.ci_low, found.ci_high, found.num_pairs) == (None, None, 1)
+def test_one_replicate_resolves_nothing() -> None:
+    verdict = judge(curve([0.5, 0.3, 0.1, -0.1, -0.3, -0.5], replicates=1), 0.95)
+    assert (verdict.status, verdict.crossings, len(verdict.unresolved)) == ("indeterminate", (), 6)
 
 
 def test_bootstrap_interval_covers_the_true_crossing() -> None:

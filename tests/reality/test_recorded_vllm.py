@@ -72,9 +72,7 @@ def test_means_of_a_recorded_server(run: str, shared_data: Path, tmp_path: Path)
     assert (requests.status == Status.FINISHED).all()
     seconds = [column * 1e-9 for column in (requests.arrival_ns, requests.first_token_ns, requests.finish_ns)]
     ours = means(*seconds, requests.output_tokens)
-    theirs = means(
-        measured["queued_s"], measured["first_token_s"], measured["last_token_s"], measured["output_tokens"]
-    )
+    theirs = means(measured["queued_s"], measured["first_token_s"], measured["last_token_s"], measured["output_tokens"])
     errors = {name: ours[name] / theirs[name] - 1 for name in MEANS}
     for name in MEANS:
         print(f"{run:11s} {name:8s} measured {theirs[name]:10.2f}  simulated {ours[name]:10.2f}  {errors[name]:+.1%}")

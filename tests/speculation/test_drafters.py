@@ -1,0 +1,117 @@
+"""What drafting costs, method by method."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from sim.cost.base import BoundCost, ForwardPass, HostOverhead, PassPrice
+from sim.cost.passes import join_passes, plain_pass, prefill_pass, verify_pass
+from sim.models.catalogue import find_model
+from sim.speculation.base import SPECULATION, DraftWork, SpeculationMethod
+from sim.speculation.chain import AutoregressiveDrafter
+from sim.speculation.draft_model import DraftModel
+from sim.speculation.eagle import Eagle
+from sim.speculation.mtp import Mtp
+from sim.speculation.ngram import Ngram, NgramDrafter
+from sim.speculation.plain import NoDrafter, Plain
+
+HERE = Path()
+LAUNCH_S = 0.001
+
+
+@dataclass
+class Spy:
+    """A cost that remembers what it was asked to price: 1 us per token, 2 us per logit row, 1 ns per KV token."""
+
+    passes: list[ForwardPass] = field(default_factory=list)
+
+    def price(self, forward: ForwardPass) -> PassPrice:
+        self.passes.append(forward)
+        kv = forward.decode.kv_tokens_read + forward.extend.kv_tokens_read
+        seconds = 1e-6 * forward.num_tokens + 2e-6 * forward.num_logit_rows + 1e-9 * kv
+        return PassPrice(seconds, seconds, 0.0, 0.0, 0.0, 0.0, True)
+
+
+def drafter() -> tuple[AutoregressiveDrafter, Spy]:
+    spy = Spy()
+    return AutoregressiveDrafter(BoundCost(spy, spy, HostOverhead(0.0, 0.0), LAUNCH_S, "test", 0.0)), spy
+
+
+def decode_work(batch: int, context: int, k: int) -> DraftWork:
+    return DraftWork(verify_pass(batch, context, k), batch, batch * (context + 1), k)
+
+
+def test_first_pass_takes_in_all_tokens_of_the_target_prompts_included() -> None:
+    auto, spy = drafter()
+    mixed = join_passes(verify_pass(4, 100, 3), prefill_pass(512))
+    auto.draft_seconds(DraftWork(mixed, 5, 4 * 101 + 512, 3))
+    first, mean = spy.passes
+    assert first.num_tokens == 4 * 4 + 512
+    assert (first.num_logit_rows, first.num_draft_tokens) == (5, 0)
+    assert (mean.num_seqs, mean.num_tokens, mean.num_logit_rows) == (5, 5, 5)
+
+
+@pytest.mark.parametrize("k", [1, 2, 5])
+def test_k_sequential_passes_and_k_launches(k: int) -> None:
+    auto, _ = drafter()
+    batch, context = 8, 1000
+    kv = batch * (context + 1)
+    first = 1e-6 * batch * (1 + k) + 2e-6 * batch + 1e-9 * batch * (context + 1 + k)
+    later = (k - 1) * (3e-6 * batch + 1e-9 * (kv + batch * k // 2 + batch))
+    assert auto.draft_seconds(decode_work(batch, context, k)) == pytest.approx(first + later + k * LAUNCH_S)
+
+
+def test_k_0_still_keeps_the_drafters_kv_in_step() -> None:
+    auto, spy = drafter()
+    assert auto.draft_seconds(DraftWork(plain_pass(8, 100), 8, 808, 0)) > LAUNCH_S
+    assert [p.num_logit_rows for p in spy.passes] == [0]
+
+
+def test_an_empty_step_costs_nothing() -> None:
+    auto, _ = drafter()
+    nothing = DraftWork(plain_pass(0, 0), 0, 0, 3)
+    assert auto.draft_seconds(nothing) == NoDrafter().draft_seconds(nothing) == 0.0
+    assert NgramDrafter(1e-5, 1e-9).draft_seconds(nothing) == 0.0
+
+
+def test_ngram_is_a_linear_search_on_the_cpu() -> None:
+    search = NgramDrafter(1e-5, 4e-9)
+    assert search.draft_seconds(decode_work(10, 999, 3)) == pytest.approx(1e-5 + 4e-9 * 10_000)
+    assert search.draft_seconds(decode_work(10, 999, 0)) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("method", "layers", "lookahead"),
+    [
+        (Plain(), None, 0),
+        (Eagle(method="eagle", num_speculative_tokens=3), 1, 3),
+        (Eagle(method="eagle3", num_speculative_tokens=7), 1, 7),
+        (DraftModel(model="llama-3.2-1b", num_speculative_tokens=4), 16, 4),
+        (Ngram(num_speculative_tokens=5), None, 0),
+    ],
+    ids=lambda value: getattr(value, "method", None),
+)
+def test_network_and_look_ahead_of_each_method(method: SpeculationMethod, layers: int | None, lookahead: int) -> None:
+    model = method.drafter_model(find_model("llama-3.1-8b", HERE), HERE)
+    assert (model.layers if model else None) == layers
+    assert method.lookahead_tokens == lookahead
+
+
+def test_mtp_drafts_with_a_layer_of_its_target() -> None:
+    target = find_model("deepseek-v3", HERE)
+    model = Mtp(method="mtp", num_speculative_tokens=1).drafter_model(target, HERE)
+    assert (model.layers, model.experts, model.kv_lora_rank) == (1, target.experts, target.kv_lora_rank)
+
+
+@pytest.mark.parametrize("name", sorted(SPECULATION.members()))
+def test_every_method_keeps_the_contract(name: str) -> None:
+    cls = SPECULATION.members()[name]
+    extra = {} if name == "plain" else {"num_speculative_tokens": 3}
+    extra |= {"model": "qwen3-0.6b"} if name == "draft_model" else {}
+    method = cls.model_validate({"method": name, **extra})
+    assert cls.model_validate(method.model_dump()) == method
+    assert 0 <= method.lookahead_tokens <= method.max_draft_tokens <= 64
+    assert all(0 <= method.draft_length.choose(n) <= method.max_draft_tokens for n in (1, 7, 1000))
+    assert method.drafter_tensor_parallel_size(4) in (1, 4)
+    assert cls.__doc__
