@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-all check bench format schema clean
+.PHONY: demo test test-all check bench reality format docs clean
 
 demo: $(STAMP)           ## run the quickstart: where does speculation stop paying?
 	$(BIN)/specsim run quickstart
@@ -29,8 +29,12 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix sim tests
 	$(BIN)/ruff format sim tests
 
-schema: $(STAMP)         ## refresh the committed JSON Schema
+reality: $(STAMP)        ## recorded servers replayed: the error of every mean
+	$(BIN)/python -m pytest -q -s tests/reality
+
+docs: $(STAMP)           ## refresh what is generated from the specs
 	$(BIN)/specsim schema > docs/scenario.schema.json
+	$(BIN)/python docs/generate.py
 
 $(STAMP): pyproject.toml requirements-dev.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "specsim needs Python 3.11 or newer, found %d.%d; try make PYTHON=python3.12" % sys.version_info[:2])'
