@@ -95,9 +95,7 @@ def analytic_curve(arm: ArmSetup, baseline: ArmSetup, context_tokens: int) -> An
     return AnalyticCurve(batches, priced, low, high, context_tokens, kv_limited)
 
 
-def speedup_and_band(
-    arm: ArmSetup, baseline: ArmSetup, batch: int, context_tokens: int
-) -> tuple[float, float, float]:
+def speedup_and_band(arm: ArmSetup, baseline: ArmSetup, batch: int, context_tokens: int) -> tuple[float, float, float]:
     """Speed-up of an arm at one batch: as priced, and with its GPU times off by the relative error, up and down."""
     error = arm.cost.relative_error
     plain = decode_step(baseline, batch, context_tokens).seconds()
