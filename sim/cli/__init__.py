@@ -17,7 +17,7 @@ from sim.errors import SimError
 #: name -> (module with a click command of that name, one line of help). Reading this table imports nothing.
 COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("sim.cli.check", "Lint a scenario without running it."),
-    "explain": ("sim.cli.explain", "Step times, memory and break-even of a scenario without simulating it."),
+    "explain": ("sim.cli.explain", "Memory, step times and break-even, without simulating."),
     "run": ("sim.cli.run", "Run all arms of a scenario and write results and a dashboard."),
     "report": ("sim.cli.report", "Build the dashboard of a results folder again."),
     "catalog": ("sim.cli.catalog", "List GPUs, models and acceptance profiles with their sources."),

@@ -36,6 +36,8 @@ from sim.theory.crossings import crossings
 
 #: Batches of the table when the sweep does not vary the concurrency.
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+#: Rows of one table; each takes about 0.1 ms.
+MAX_ROWS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +61,7 @@ def explain(loaded: LoadedScenario, asked: Asked) -> Explanation:
     base = setups[scenario.baseline]
     plain = base if not base.arm.speculates else _plain(scenario, base_dir)
     demand = demand_of(scenario, base_dir, resolved(base.engine.max_model_len))
-    grid = Grid(
-        asked.batches or _swept_batches(scenario) or BATCHES,
-        asked.ks,
-        _checked(asked.contexts, base) or (demand.decode_context_tokens,),
-    )
+    grid = _grid(scenario, asked, base, demand)
     deployment = base.deployment
     return Explanation(
         name=scenario.name,
@@ -93,15 +91,21 @@ def _plain(scenario: Scenario, base_dir: Path) -> ArmSetup:
     return set_up(scenario.model_copy(update={"arms": {"plain": Arm()}}), "plain", base_dir)
 
 
-def _swept_batches(scenario: Scenario) -> tuple[int, ...]:
-    return tuple(int(value) for value in scenario.sweep.vary.get(CONCURRENCY_KEY, ()))
-
-
-def _checked(contexts: tuple[int, ...] | None, setup: ArmSetup) -> tuple[int, ...] | None:
+def _grid(scenario: Scenario, asked: Asked, setup: ArmSetup, demand: Demand) -> Grid:
+    """What to tabulate, defaults filled in."""
     longest = resolved(setup.engine.max_model_len)
-    if contexts and max(contexts) >= longest:
+    contexts = asked.contexts or (demand.decode_context_tokens,)
+    if asked.contexts and max(contexts) >= longest:
         raise ScenarioError(f"context {max(contexts)}: allowed: below engine.max_model_len = {longest}")
-    return contexts
+    batches = asked.batches or _swept_batches(scenario) or BATCHES
+    rows = len(batches) * len(asked.ks or ()) * len(contexts)
+    if rows > MAX_ROWS:
+        raise ScenarioError(f"{rows} batches x K x contexts; allowed: at most {MAX_ROWS}; ask for fewer of them")
+    return Grid(batches, asked.ks, contexts)
+
+
+def _swept_batches(scenario: Scenario) -> tuple[int, ...]:
+    return tuple(sorted({int(value) for value in scenario.sweep.vary.get(CONCURRENCY_KEY, ())}))
 
 
 def demand_of(scenario: Scenario, base_dir: Path, max_model_len: int) -> Demand:
@@ -117,12 +121,13 @@ def demand_of(scenario: Scenario, base_dir: Path, max_model_len: int) -> Demand:
 
 def _cost(scenario: Scenario, setup: ArmSetup) -> Cost:
     cost, profile = setup.cost, setup.cost.profile.partition("/")[0]
+    fitted = scenario.cost_model.kind == "roofline" and profile in profile_ids()
     return Cost(
         kind=scenario.cost_model.kind,
         profile=cost.profile,
         relative_error=cost.relative_error,
         trust=trust(cost.relative_error),
-        covers=find_profile(profile).fit_range if profile in profile_ids() else "",
+        covers=find_profile(profile).fit_range if fitted else "",
         host_base_ms=cost.host.base_s * 1e3,
         host_per_request_ms=cost.host.per_request_s * 1e3,
         host_overlapped=setup.engine.async_scheduling,
@@ -158,11 +163,17 @@ def _arm(
         speculates=setup.arm.speculates,
         speculative_config=config,
         drafter=None if drafter is None else drafter.name,
+        drafts_nothing_at=() if drafter is None else _without_drafts(setup),
         acceptance=_acceptance(setup),
         memory=memory_of(setup, contexts),
         prefill=prefill_of(setup, max(1, round(demand.mean_prompt_tokens))),
         break_even=tuple(_break_even(setup, setups[scenario.baseline], context, opted_out) for context in curves),
     )
+
+
+def _without_drafts(setup: ArmSetup) -> tuple[tuple[int, int], ...]:
+    ranges = getattr(setup.arm.speculative_config, "num_speculative_tokens_per_batch_size", None) or ()
+    return tuple((first, last) for first, last, k in ranges if k == 0)
 
 
 def _acceptance(setup: ArmSetup) -> tuple[Acceptance, ...]:

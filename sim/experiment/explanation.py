@@ -102,12 +102,17 @@ class BreakEven:
 
 @dataclass(frozen=True, slots=True)
 class ArmFacts:
-    """One arm."""
+    """One arm.
+
+    Attributes:
+        drafts_nothing_at: (first, last) batches at which its batch-size table says K = 0 though a drafter is loaded.
+    """
 
     name: str
     speculates: bool
     speculative_config: Json
     drafter: str | None
+    drafts_nothing_at: tuple[tuple[int, int], ...]
     acceptance: tuple[Acceptance, ...]
     memory: Memory
     prefill: Prefill

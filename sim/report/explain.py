@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 
-from sim.experiment.explanation import Acceptance, ArmFacts, Explanation
+from sim.experiment.explanation import Acceptance, ArmFacts, Cost, Explanation
 from sim.report.explain_steps import step_lines
 from sim.report.explain_verdict import verdict_lines
 from sim.report.plain_text import bold, columns, count, labelled, number, printable, short
@@ -79,6 +79,12 @@ def _arms(arms: Sequence[ArmFacts]) -> Iterator[str]:
         yield from labelled(f"  {arm.name}", _config(arm), width)
         for acceptance in arm.acceptance:
             yield from labelled("", _accepted(acceptance), width)
+        if arm.drafts_nothing_at:
+            batches = ", ".join(f"{first:,}-{last:,}" for first, last in arm.drafts_nothing_at)
+            text = (
+                f"batch {batches}: K = 0, but the drafter's first pass still runs; rows of K = 0 below are without it"
+            )
+            yield from labelled("", text, width)
 
 
 def _config(arm: ArmFacts) -> str:
@@ -103,7 +109,7 @@ def _accepted(acceptance: Acceptance) -> str:
 def _cost(explanation: Explanation) -> Iterator[str]:
     cost = explanation.cost
     error = f"; step times +-{100 * cost.relative_error:.0f} % (one sigma)" if cost.relative_error else ""
-    yield from labelled("  profile", f"{cost.kind}, {printable(cost.profile)}: {_TRUST[cost.trust]}{error}", 12)
+    yield from labelled("  profile", f"{cost.kind}, {printable(cost.profile)}: {_trusted(cost)}{error}", 12)
     if cost.covers:
         yield from labelled("  covers", printable(cost.covers), 12)
     how = "beside the GPU (asynchronous)" if cost.host_overlapped else "after the GPU"
@@ -111,6 +117,11 @@ def _cost(explanation: Explanation) -> Iterator[str]:
     yield from labelled("  host", host, 12)
     launch = f"{number(cost.draft_launch_ms)} ms per drafter pass, {number(cost.draft_token_us)} us per draft token"
     yield from labelled("  overheads", f"{launch} verified, on top of the kernels", 12)
+
+
+def _trusted(cost: Cost) -> str:
+    fitted = cost.kind == "roofline" or cost.trust != "uncertain"
+    return _TRUST[cost.trust] if fitted else "uncertain: not fitted on this GPU and engine"
 
 
 def _memory(arms: Sequence[ArmFacts]) -> Iterator[str]:

@@ -113,6 +113,18 @@ def test_arms_that_differ_in_k_alone_share_a_table(small: Load) -> None:
     found = explain(small(arms=several), Asked(batches=(1,)))
     assert [(t.arms, t.arm_ks) for t in found.tables] == [(("k3", "by_batch"), (2, 3, 5)), (("other",), (3,))]
     assert {r.num_draft_tokens for r in found.tables[0].rows} == set(range(6))
+    assert arm(found, "by_batch").drafts_nothing_at == ()
+
+
+def test_k_0_by_table_is_told_apart_from_plain(small: Load) -> None:
+    table = {"num_speculative_tokens_per_batch_size": [[1, 8, 3], [9, 64, 0]]}
+    found = explain(small(arms=arms(by_batch={"speculative_config": EAGLE | table, "acceptance": IID})), Asked())
+    assert arm(found, "by_batch").drafts_nothing_at == ((9, 64),)
+    assert found.tables[0].arm_ks == (3,)
+    (answer,) = arm(found, "by_batch").break_even
+    assert answer.document["status"] == "crosses"
+    assert answer.largest_batch is not None
+    assert answer.largest_batch[0] == pytest.approx(10 / 11)  # the drafter's first pass, for nothing
 
 
 def test_plain_alone_has_a_table_too(small: Load) -> None:
@@ -269,6 +281,9 @@ def test_a_speculative_baseline_is_compared_with_and_k_0_stays_plain(small: Load
 def test_what_cannot_be_is_named(small: Load) -> None:
     with pytest.raises(ScenarioError, match=r"context 9000: allowed: below engine.max_model_len = 2048"):
         explain(small(engine={"max_model_len": 2048}), Asked(contexts=(100, 9000)))
+    many = tuple(range(1, 65))
+    with pytest.raises(ScenarioError, match=r"262144 batches x K x contexts; allowed: at most 10000"):
+        explain(small(), Asked(batches=many, ks=many, contexts=many))
     with pytest.raises(CapacityError, match=r"^arms\.plain: Llama-3\.1-70B on 1 x RTX-4090"):
         explain(small(model="llama-3.1-70b", hardware="rtx-4090"), Asked())
 
