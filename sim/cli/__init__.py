@@ -1,6 +1,7 @@
 """The command line: a thin rim that calls the library. One small file per command, imported only when it is invoked.
 
-Data goes to stdout, messages to stderr. Exit codes: 0 ok, 1 internal error, 2 usage or scenario error, 130 interrupted.
+Data goes to stdout, messages to stderr. Exit codes: 0 ok, 1 internal error, 2 usage or scenario error, 4 some
+runs failed, 5 disk or memory full, 130 interrupted.
 """
 
 import importlib
@@ -20,7 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": ("sim.cli.explain", "Memory, step times and break-even, without simulating."),
     "run": ("sim.cli.run", "Run all arms of a scenario and write results and a dashboard."),
     "report": ("sim.cli.report", "Build the dashboard of a results folder again."),
-    "catalog": ("sim.cli.catalog", "List GPUs, models and acceptance profiles with their sources."),
+    "catalog": ("sim.cli.catalog", "List GPUs and models with their sources."),
     "schema": ("sim.cli.schema", "Print the JSON Schema of scenarios."),
 }
 

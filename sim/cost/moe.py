@@ -10,11 +10,7 @@ from sim.cost.formats import Format
 from sim.cost.smooth import Terms, smooth_max
 from sim.hardware.profile import MoeFit
 from sim.models.model import ExpertShape
-
-
-def distinct_experts(experts: int, top_k: int, tokens: int) -> float:
-    """Expected distinct experts under uniform independent routing: E (1 - (1 - k/E)^M) (MoESD, arXiv 2505.19645)."""
-    return experts * (1.0 - (1.0 - top_k / experts) ** tokens)
+from sim.theory.tokens import distinct_experts
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +35,13 @@ class Experts:
 
     def _bytes(self, tokens: int) -> float:
         shape = self.shape
-        distinct = distinct_experts(shape.experts, shape.top_k, tokens)
+        distinct = distinct_experts(tokens, shape.experts, shape.top_k)
         return shape.parameters_per_expert * self.fmt.weight_bytes * distinct + 4.0 * tokens * shape.hidden
 
     def _flops(self, tokens: int) -> float:
         """Each distinct expert multiplies whole tiles of rows."""
         shape, tile = self.shape, self.fit.tile_rows
-        distinct = distinct_experts(shape.experts, shape.top_k, tokens)
+        distinct = distinct_experts(tokens, shape.experts, shape.top_k)
         rows_per_expert = tokens * shape.top_k / distinct
         tiles = math.ceil(rows_per_expert / tile - 1e-9) if tile > 1 else rows_per_expert
         return 2.0 * shape.parameters_per_expert * distinct * tile * tiles

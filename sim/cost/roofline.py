@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from pydantic import ConfigDict
+
 from sim.cost.base import COST_MODELS, BoundCost, CostModel, Host, HostOverhead
 from sim.cost.stack import RooflineCost, Stack
 from sim.deployment import Deployment
@@ -24,6 +26,10 @@ class Roofline(CostModel):
             a dearer KV read).
     """
 
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"kind": "roofline", "host": {"base_ms": 0.3, "per_request_ms": 0.02}}]}
+    )
+
     kind: Literal["roofline"] = "roofline"
     profile: str = "auto"
     host: Host = Host(base_ms=0.3, per_request_ms=0.02)
@@ -45,6 +51,8 @@ class Naive(CostModel):
     Attributes:
         host: CPU time per step; none by default.
     """
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"kind": "naive"}]})
 
     kind: Literal["naive"] = "naive"
     host: Host = Host()

@@ -62,7 +62,7 @@ class Plan:
 
 def run(
     loaded: LoadedScenario,
-    out_dir: Path,
+    out_dir: str | Path,
     *,
     arms: Sequence[str] | None = None,
     replicates: int | None = None,
@@ -94,7 +94,7 @@ def run(
     started, clock = datetime.now(UTC), time.perf_counter()
     scenario = narrowed(loaded.scenario, arms, replicates)
     _preflight(scenario, loaded.base_dir)
-    folder = RunFolder(out_dir, scenario.name, scenario_hash(scenario))
+    folder = RunFolder(Path(out_dir), scenario.name, scenario_hash(scenario))
     workers = max(1, usable_cpus() if jobs is None else jobs)
     outcomes: dict[int, Outcome] = {}
     plan, interrupted = None, False

@@ -37,8 +37,6 @@ class Ratio:
     high: float | None
     n: int
     verdict: str
-    arm_value: float
-    baseline_value: float
 
 
 @dataclass(frozen=True)
@@ -242,8 +240,6 @@ def _ratio(row: Mapping[Any, Any]) -> Ratio:
         high=number("ci_high"),
         n=int(number("num_pairs") or 0),
         verdict=verdict if verdict in ("better", "worse") else "not resolved",
-        arm_value=number("arm_value") or 0.0,
-        baseline_value=number("baseline_value") or 0.0,
     )
 
 

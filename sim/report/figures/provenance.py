@@ -68,11 +68,11 @@ def _facts(results: Results) -> list[tuple[str, str]]:
     )
     facts = [(name.replace("_", " "), str(manifest[name])) for name in names if manifest.get(name) is not None]
     facts += [
-        (name.replace("_", " "), str(manifest[name])) for name in ("scenario_hash", "machine") if manifest.get(name)
+        (name.replace("_", " "), str(manifest[name])) for name in ("scenario_hash", "platform") if manifest.get(name)
     ]
     for profile in cost_profiles(results):
         facts.append(("cost profile", ", ".join(f"{key} {value}" for key, value in profile.items())))
-    packages = manifest.get("packages") or manifest.get("deps") or manifest.get("dependencies") or {}
+    packages = manifest.get("packages") or {}
     if isinstance(packages, Mapping) and packages:
         facts.append(("packages", ", ".join(f"{name} {version}" for name, version in packages.items())))
     seeds = sorted({str(seed) for seed in results.summary.get("seed", ())})
