@@ -24,7 +24,7 @@ GLOSSARY = {
     "Acceptance by position": "Unconditional: the first i drafts were all accepted, over all drafts. Conditional: "
     "the i-th accepted, given that the ones before were.",
     "Break-even": "The load at which the speed-up crosses 1, interpolated between tested loads; never extrapolated.",
-    "95 % CI": "Statistical uncertainty of this simulation: paired t-interval over replicates with other seeds. It "
+    "CI": "Statistical uncertainty of this simulation: paired t-interval over replicates with other seeds. It "
     "says nothing about the cost model; the cost model band does.",
     "Cost model band": "Where the break-even moves when speculative steps take longer or shorter by the error of the "
     "cost profile while plain steps are right (the pessimistic reading: an error common to both would cancel).",
