@@ -4,6 +4,7 @@ Data goes to stdout, messages to stderr. Exit codes: 0 ok, 1 internal error, 2 u
 runs failed, 5 disk or memory full, 130 interrupted.
 """
 
+import errno
 import importlib
 import os
 import sys
@@ -74,6 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def run_command(arguments: list[str]) -> int:
     """Run one command line and return its exit code; errors on purpose become messages on stderr."""
+    _open_streams()
     try:
         with cli.make_context("specsim", arguments) as context:
             cli.invoke(context)
@@ -90,6 +92,23 @@ def run_command(arguments: list[str]) -> int:
         click.echo("specsim: interrupted", err=True)
         return 130
     except BrokenPipeError:
-        # the reader of our output has left; keep the interpreter from complaining when it flushes at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence_stdout()  # the reader of our output has left
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO):
+            raise
+        _silence_stdout()
+        click.echo(f"specsim: output cannot be written ({error.strerror})", err=True)
+        return 5
     return 0
+
+
+def _open_streams() -> None:
+    """A closed stdout or stderr (`>&-`) is like a discarded one."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+
+
+def _silence_stdout() -> None:
+    """Keep the interpreter from complaining when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -20,6 +20,7 @@ from sim.metrics.summary import Row
 from sim.rng import Streams
 from sim.scenario.cells import Cell, cell_scenarios
 from sim.scenario.dump import dump_scenario, scenario_hash
+from sim.scenario.lint import broken_arms
 from sim.scenario.load import LoadedScenario
 from sim.scenario.schema import Scenario
 
@@ -117,9 +118,11 @@ def run(
 
 
 def _preflight(scenario: Scenario, base_dir: Path) -> None:
-    """Complain about a wrong sweep or trace before anything is written, while files still have the user's names."""
+    """Complain about a wrong sweep, trace or arm before anything is written, while files have the user's names."""
     first = cell_scenarios(scenario)[0].scenario
     first.workload.requests(Streams(first.seed), base_dir)
+    if problems := broken_arms(scenario, base_dir):
+        raise ScenarioError(problems)
 
 
 def narrowed(scenario: Scenario, arms: Sequence[str] | None, replicates: int | None) -> Scenario:

@@ -194,7 +194,7 @@ def test_when_nothing_runs_nothing_is_written(small: Load, tmp_path: Path) -> No
     with pytest.raises(SimError, match="GiB") as caught:
         run(loaded, tmp_path, jobs=1)
     assert caught.value.exit_code == CapacityError.exit_code == 2
-    assert list((tmp_path / "small").iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_some_failed_runs_leave_a_partial_result(small: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,7 +262,7 @@ def test_a_full_disk_leaves_nothing_and_says_so(small: Load, tmp_path: Path, mon
     with pytest.raises(ResultsError, match="No space left") as caught:
         run(small(), tmp_path, jobs=1)
     assert caught.value.exit_code == 5
-    assert list((tmp_path / "small").iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_in_the_way_is_one_clear_error(small: Load, tmp_path: Path) -> None:
