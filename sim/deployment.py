@@ -84,6 +84,7 @@ def plan_deployment(
         _check_capacity(layout, memory, num_blocks, max_model_len)
     else:
         memory = _pinned(layout, memory, num_blocks)
+        _check_pinned(num_blocks * block_size, max_model_len)
     return _deployment(layout, memory, num_blocks, max_model_len)
 
 
@@ -119,6 +120,15 @@ def _check_arguments(layout: Layout, max_model_len: int | None) -> None:
             f"({layout.tensor_parallel_size}): engines know no other layout"
         )
     _check_split(drafter, layout.drafter_tensor_parallel_size, "draft_tensor_parallel_size")
+
+
+def _check_pinned(kv_tokens: int, max_model_len: int | None) -> None:
+    """vLLM refuses to start when the KV pool cannot hold one request of `max_model_len` tokens."""
+    if max_model_len and kv_tokens < max_model_len:
+        raise CapacityError(
+            f"num_gpu_blocks_override gives {kv_tokens:,} KV tokens, fewer than one request of max_model_len "
+            f"{max_model_len:,}; raise it, or set engine.max_model_len to {kv_tokens} or less"
+        )
 
 
 def _check_split(model: Model, tp: int, key: str) -> None:

@@ -196,8 +196,10 @@ def test_nothing_helps():
         plan(target=find_model("kimi-k2-instruct", Path()), gpu=find_gpu("l4"))
 
 
-def test_pinned_blocks_need_room_for_the_weights_only():
-    assert plan(num_gpu_blocks_override=7, max_model_len=100_000).num_kv_blocks == 7
+def test_pinned_blocks_need_room_for_the_weights_and_one_request():
+    assert plan(num_gpu_blocks_override=7, max_model_len=112).num_kv_blocks == 7
+    with pytest.raises(CapacityError, match="gives 112 KV tokens, fewer than one request of max_model_len 113"):
+        plan(num_gpu_blocks_override=7, max_model_len=113)
     with pytest.raises(CapacityError, match="the weights do not fit"):
         plan(target=find_model("llama-3.1-70b", Path()), num_gpu_blocks_override=7)
 

@@ -10,7 +10,7 @@ the same number of completions.
 Open loop: the first max(N/10, those that arrived before the running count first reached the median of its later
 half) are warm-up (at most N/3) and the last N/20 are cool-down; the window runs from the arrival of the first measured
 request to the last arrival.
-A run too short for a window (all requests start at once) is measured whole and marked as not steady.
+A run too short for a window (all requests start at once, or none ends in it) is measured whole and marked as not steady.
 """
 
 from dataclasses import dataclass
@@ -74,7 +74,7 @@ def measurement_window(record: RunRecord, loop: Loop) -> Window:
         if loop.max_concurrency is None
         else _closed_edges(release_times(record), warmup, loop.max_concurrency)
     )
-    steady = start < end
+    steady = start < end and bool(((rows.finish_ns > start) & (rows.finish_ns <= end)).any())
     if not steady:
         start, end = int(rows.arrival_ns.min()), _end_of_run(record)
         warmup = warmup if loop.warmup_requests else 0

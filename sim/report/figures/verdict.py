@@ -179,10 +179,24 @@ def warnings_of(results: Results) -> list[str]:
         for cell in results.cells
         if cell.reason
     ]
+    found += _rejections(results)
     found += _saturation(results)
     found += _thin_margins(results)
     found += [f"{listed(arms)}: {clause}" for clause, arms in _doubts(results).items()]
     return list(dict.fromkeys(found))
+
+
+def _rejections(results: Results) -> list[str]:
+    """Requests that could never fit: their tokens are missing from every rate."""
+    lost = {
+        arm: max((level.mean for c in results.done if (level := results.level(c, arm, "rejected"))), default=0.0)
+        for arm in results.arms
+    }
+    return [
+        f"{arm}: up to {number(count)} requests per run were rejected, for they can never fit"
+        for arm, count in lost.items()
+        if count
+    ]
 
 
 def _saturation(results: Results) -> list[str]:
@@ -212,7 +226,7 @@ def _thin_margins(results: Results) -> list[str]:
 
 
 def _where(results: Results, cell: Cell) -> str:
-    return results.axis.say(cell.x) if results.axis else cell.others or cell.cell_id
+    return results.axis.say(cell.x) if results.axis else cell.others or "this load"
 
 
 def _is_thin(ratio: Ratio, error: float) -> bool:
