@@ -123,7 +123,7 @@ def _check_arguments(layout: Layout, max_model_len: int | None) -> None:
 
 
 def _check_pinned(kv_tokens: int, max_model_len: int | None) -> None:
-    """vLLM refuses to start when the KV pool cannot hold one request of `max_model_len` tokens."""
+    """Like vLLM, refuse a KV pool that cannot hold one request of `max_model_len` tokens."""
     if max_model_len and kv_tokens < max_model_len:
         raise CapacityError(
             f"num_gpu_blocks_override gives {kv_tokens:,} KV tokens, fewer than one request of max_model_len "

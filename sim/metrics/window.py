@@ -10,7 +10,7 @@ the same number of completions.
 Open loop: the first max(N/10, those that arrived before the running count first reached the median of its later
 half) are warm-up (at most N/3) and the last N/20 are cool-down; the window runs from the arrival of the first measured
 request to the last arrival.
-A run too short for a window (all requests start at once, or none ends in it) is measured whole and marked as not steady.
+A run too short for a window (all requests start at once, or none ends in it) is measured whole, marked as not steady.
 """
 
 from dataclasses import dataclass
