@@ -45,13 +45,13 @@ class GemmFit(Fit):
 
 
 class DecodeFit(Fit):
-    """t = launch + block B Hk/SMs + doubling log2(1 + context/64) + KV bytes/(BW e_kv), per layer.
+    """t = launch + block B Hk/SMs + doubling log2(1 + Hk sum(context)/64) + KV bytes/(BW e_kv), per layer.
 
     Attributes:
         launch_us: fixed.
         kv_efficiency: of memory bandwidth.
         block_us: one sequence and KV head on one multiprocessor.
-        doubling_us: each doubling of the context beyond 64 tokens: splitting the KV and combining the parts.
+        doubling_us: each doubling of the KV beyond 64 tokens of one head: splitting it and combining the parts.
         l2_speedup: how much faster KV that fits the L2 cache was read, where a benchmark read it again and again; tells
             such rows of a table apart and plays no part in a server, whose layers evict one another.
     """
