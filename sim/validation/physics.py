@@ -33,7 +33,7 @@ class Comparison(NamedTuple):
         rows_in_table: rows of the table; `rows` are the usable ones among them.
         rows: those compared.
         shipped_us, left_out_us, naive_us: predictions, row by row; None where there are none.
-        shipped_all: errors of the shipped profile on all rows of the table, usable or not.
+        shipped_all: errors of the shipped profile with the rows left aside; None where those are of another kind.
         in_sample: of a fit on all usable rows; None when they are too few.
         at_bound: its parameters that ended at a bound.
         profile: the shipped profile that was used, and whether it was fitted on this GPU.
@@ -144,6 +144,11 @@ def _fit_or_none(operator: Operator, rows: Rows) -> FitResult | None:
 
 
 def _shipped_all(operator: Operator, rows: Rows) -> ErrorStats | None:
+    """Errors with the rows that were left aside, for tables whose rows all are of the kind that is priced."""
+    if operator not in (GEMM, DECODE, MOE):
+        return None
+    if "ep" in rows.table.columns:
+        rows = rows.where(rows.table.numbers("ep") == 1)
     predicted = _price(operator, rows, operator.shipped(choose_profile(rows.gpu), rows))
     return None if predicted is None else error_stats(predicted, rows.times_us)
 

@@ -117,7 +117,8 @@ def test_verification_is_free_when_weights_dominate_and_full_price_when_compute_
     assert products(k) / products(0) == pytest.approx(k + 1, rel=0.03)
     # Attention starts one block per sequence whatever its number of new tokens, so the whole pass stays a little below.
     assert 0.85 * (k + 1) < ratio(200_000) < 1.01 * (k + 1)
-    assert all(a <= b * 1.0001 for a, b in pairwise(ratio(batch) for batch in (1, 8, 64, 512)))
+    # 0.5 %: the kernel for several new tokens starts a little slower, which shows most at batch 1.
+    assert all(a <= b * 1.005 for a, b in pairwise(ratio(batch) for batch in (1, 8, 64, 512)))
 
 
 @pytest.mark.parametrize("cost", [Roofline(), Naive(), SDB_LINE], ids=["roofline", "naive", "linear"])

@@ -22,7 +22,7 @@ def gemm_csv(gpu_name: str, scale: float = 1.0, dtype: str = "bfloat16") -> str:
     gpu = find_gpu(gpu_name)
     cells = [(m, n, k) for n, k in ((2048, 4096), (8192, 4096), (4096, 14336)) for m in (1, 16, 128, 512, 2048, 8192)]
     m, n, k = np.array(cells).T.astype(str)
-    columns = {"dtype": np.full(len(cells), dtype), "m": m, "n": n, "k": k}
+    columns = {"dtype": np.full(len(cells), "bfloat16"), "m": m, "n": n, "k": k}
     rows = Rows(gpu, Table("gemm", columns))
     times = scale * GEMM.price_us(rows, choose_profile(gpu).linear("bf16")[0])
     lines = [f"{gpu_name},{dtype},{a},{b},{c},{t}" for a, b, c, t in zip(m, n, k, times, strict=True)]
@@ -45,7 +45,7 @@ def test_a_perfect_table_has_no_error_and_a_slow_one_its_factor(tmp_path):
 
 
 def test_gpus_shapes_and_formats_appear_without_a_list_of_names(tmp_path):
-    text = HEADER + gemm_csv("h200-sxm") + gemm_csv("h100-sxm", dtype="fp6").replace("fp6", "fp6")
+    text = HEADER + gemm_csv("h200-sxm") + gemm_csv("h100-sxm", dtype="fp6")
     (tmp_path / "gemm.csv").write_text(text + "Abacus-9000,bfloat16,1,2048,2048,5.0\n")
     report = compare_folder(tmp_path)
     assert [own.gpu for own in report.comparisons] == ["H200-SXM"]
@@ -71,7 +71,7 @@ def test_command_prints_or_writes(tmp_path):
 
 
 def test_a_folder_without_tables_is_named(tmp_path):
-    with pytest.raises(CalibrationError, match="no timing tables; expected some of attention_decode.csv"):
+    with pytest.raises(CalibrationError, match="no timing tables; expected some of attention_decode"):
         timings_folder(tmp_path)
 
 
@@ -84,6 +84,7 @@ def test_targets_on_the_public_tables(shared_data):
     assert [f"{g.name}: {g.verdict}" for g in found if g.verdict != "met"] == []
 
 
+@pytest.mark.slow
 def test_whole_steps_on_the_public_tables(shared_data):
     steps = {(own.gpu, own.kind): own for own in compare_steps(timings_folder(shared_data))}
     for gpu in ("RTX-4090", "RTX-PRO-6000-SE"):
