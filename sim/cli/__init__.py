@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": ("sim.cli.explain", "Memory, step times and break-even, without simulating."),
     "run": ("sim.cli.run", "Run all arms of a scenario and write results and a dashboard."),
     "report": ("sim.cli.report", "Build the dashboard of a results folder again."),
+    "validate": ("sim.cli.validate", "Compare predicted with measured times."),
     "catalog": ("sim.cli.catalog", "List GPUs and models with their sources."),
     "schema": ("sim.cli.schema", "Print the JSON Schema of scenarios."),
 }

@@ -8,7 +8,7 @@ from sim.cost.base import AttentionLoad, ForwardPass, PassPrice
 from sim.cost.collectives import AllReduce, bind_all_reduce
 from sim.cost.formats import Format, resolve_format
 from sim.cost.gemm import GemmRate, bind_gemm, sum_terms
-from sim.cost.moe import Experts
+from sim.cost.moe import UNIFORM, Experts, Routing
 from sim.cost.smooth import Terms, smooth_max
 from sim.hardware.gpu import Gpu
 from sim.hardware.profile import UNCERTAIN, ChosenProfile, ElementwiseFit, SamplerFit
@@ -66,21 +66,52 @@ class ModelParts:
     elementwise: Elementwise
 
 
+class Head(NamedTuple):
+    """What depends on the rows through the LM head alone, in seconds; `engine` is what the engine adds for them."""
+
+    lm_head: float
+    memory_s: float
+    compute_s: float
+    engine: float
+
+
+class EngineCosts(NamedTuple):
+    """What an engine adds to the kernels of a pass.
+
+    Attributes:
+        row_s: per row through the LM head.
+        draft_token_s: per draft token verified.
+        speculative_step_s: per pass that verifies drafts.
+        kv_reads: how often attention reads the KV of sequences with several new tokens, in passes that verify drafts.
+        time_scale: factor on all kernels.
+    """
+
+    row_s: float = 0.0
+    draft_token_s: float = 0.0
+    speculative_step_s: float = 0.0
+    kv_reads: float = 1.0
+    time_scale: float = 1.0
+
+
+KERNELS_ALONE = EngineCosts()
+
+
 class RooflineCost:
     """Prices passes of one model; what depends on token or row counts alone is computed once and remembered.
 
     Attributes:
         parts: the op groups.
-        draft_token_s: fixed cost of verifying one draft token, on top of the kernels.
+        engine: what comes on top of the kernels.
     """
 
-    __slots__ = ("_attention", "_bodies", "_heads", "draft_token_s", "parts")
+    __slots__ = ("_attention", "_bodies", "_heads", "_kernels_only", "engine", "parts")
 
-    def __init__(self, parts: ModelParts, draft_token_s: float = 0.0) -> None:
-        self.parts, self.draft_token_s = parts, draft_token_s
+    def __init__(self, parts: ModelParts, engine: EngineCosts = KERNELS_ALONE) -> None:
+        self.parts, self.engine = parts, engine
+        self._kernels_only = engine == KERNELS_ALONE
         self._attention = parts.attention[0].terms if len(parts.attention) == 1 else self._all_attention
         self._bodies: dict[int, Body] = {}
-        self._heads: dict[int, Terms] = {}
+        self._heads: dict[int, Head] = {}
 
     def price(self, forward: ForwardPass) -> PassPrice:
         """Time of the pass by op group; 0 tokens cost 0 seconds."""
@@ -88,32 +119,43 @@ class RooflineCost:
         if not tokens:
             return NOTHING
         linear, collective, elementwise, memory, compute = self._bodies.get(tokens) or self._body(tokens)
-        head, head_memory, head_compute = self._heads.get(rows) or self._head(rows)
+        head, head_memory, head_compute, rows_s = self._heads.get(rows) or self._head(rows)
         attention, kv_memory, kv_compute = self._attention(decode, extend)
-        fixed = elementwise + drafts * self.draft_token_s
         bound = memory + head_memory + kv_memory >= compute + head_compute + kv_compute
+        fixed = elementwise + rows_s
+        if not self._kernels_only:
+            if drafts:
+                fixed += self.engine.speculative_step_s + drafts * self.engine.draft_token_s
+                if self.engine.kv_reads != 1.0:
+                    attention = self._reread(decode, extend)
+            attention *= self.engine.time_scale
         seconds = linear + attention + head + collective + fixed
         return PassPrice(seconds, linear, attention, head, collective, fixed, bound)
 
+    def _reread(self, decode: AttentionLoad, extend: AttentionLoad) -> float:
+        reads = round(extend.kv_tokens_read * self.engine.kv_reads)
+        return self._attention(decode, extend._replace(kv_tokens_read=reads)).seconds
+
     def _body(self, tokens: int) -> Body:
-        parts = self.parts
+        parts, scale = self.parts, self.engine.time_scale
         linear, experts = sum_terms(parts.gemms, tokens), parts.experts.terms(tokens)
         self._bodies[tokens] = body = Body(
-            linear=linear.seconds + experts.seconds,
-            collective=parts.all_reduce.seconds(tokens),
-            elementwise=parts.elementwise.seconds(tokens),
+            linear=scale * (linear.seconds + experts.seconds),
+            collective=scale * parts.all_reduce.seconds(tokens),
+            elementwise=scale * parts.elementwise.seconds(tokens),
             memory_s=linear.memory_s + experts.memory_s,
             compute_s=linear.compute_s + experts.compute_s,
         )
         return body
 
-    def _head(self, rows: int) -> Terms:
-        terms = Terms(0.0, 0.0, 0.0)
+    def _head(self, rows: int) -> Head:
+        head = Head(0.0, 0.0, 0.0, 0.0)
         if rows:
-            terms = self.parts.lm_head.terms(rows)
-            terms = terms._replace(seconds=terms.seconds + self.parts.sampler.seconds(rows))
-        self._heads[rows] = terms
-        return terms
+            seconds, memory, compute = self.parts.lm_head.terms(rows)
+            seconds += self.parts.sampler.seconds(rows)
+            head = Head(self.engine.time_scale * seconds, memory, compute, rows * self.engine.row_s)
+        self._heads[rows] = head
+        return head
 
     def _all_attention(self, decode: AttentionLoad, extend: AttentionLoad) -> Terms:
         seconds = memory = compute = 0.0
@@ -132,6 +174,7 @@ class Stack:
     tensor_parallel_size: int
     weight_dtype: str
     kv_cache_dtype: str
+    routing: Routing = UNIFORM
 
     def bind(self, model: Model) -> ModelParts:
         """All op groups of `model`."""
@@ -168,7 +211,8 @@ class Stack:
     def _experts(self, model: Model) -> Experts:
         fmt = self._format(model, "expert")
         fit = self.chosen.moe("weight_only" if fmt.weight_only else fmt.key)
-        return Experts(model.expert_shape(self.tensor_parallel_size), fmt, fit, self.gpu.memory_bandwidth)
+        shape = model.expert_shape(self.tensor_parallel_size)
+        return Experts(shape, fmt, fit, self.gpu.memory_bandwidth, self.routing)
 
     def _traffic(self, model: Model) -> float:
         """Bytes per token and layer: two norms with residual, rotary queries and keys, gated activation; 16 bits."""

@@ -1,9 +1,11 @@
 """The closed-form speed-up over the batch: tokens per step x plain step time / speculative step time.
 
 Every sequence decodes at the same context; no prefill, no queue. Drawn beside the simulated curve, and the source of
-the model band: what the curve becomes when the speculative steps take `relative_error` more or less than priced.
+the model band: what the curve becomes when the speculative steps take `relative_error` more or less than priced, with
+the errors of the engine's share added in quadrature.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +32,7 @@ class DecodeStep:
     draft_s: float
     host_s: float
     overlapped: bool
+    engine_error_s: float = 0.0
 
     @property
     def gpu_s(self) -> float:
@@ -40,6 +43,10 @@ class DecodeStep:
         """Duration of the step when GPU work takes `gpu_scale` times as long as priced."""
         gpu_s = self.gpu_s * gpu_scale
         return max(gpu_s, self.host_s) if self.overlapped else gpu_s + self.host_s
+
+    def error(self, relative_error: float) -> float:
+        """Relative error of the GPU time: kernels and what the engine adds, in quadrature; always below 1."""
+        return min(0.99, math.hypot(relative_error, self.engine_error_s / self.gpu_s)) if self.gpu_s else relative_error
 
 
 def decode_step(setup: ArmSetup, batch: int, context_tokens: int) -> DecodeStep:
@@ -53,7 +60,10 @@ def price_step(setup: ArmSetup, work: DraftWork) -> DecodeStep:
     """Price any step of an arm: the target's pass, the drafts made after it, and the host."""
     target, host = setup.cost.target.price(work.target), setup.cost.host
     draft_s = setup.drafter.draft_seconds(work)
-    return DecodeStep(target, draft_s, host.seconds(work.target.num_seqs), setup.engine.async_scheduling)
+    overlapped = setup.engine.async_scheduling and not host.is_remainder
+    passes = 0 if setup.deployment.drafter is None else work.num_draft_tokens
+    engine_error_s = setup.cost.engine_error.seconds(work.target, target, passes)
+    return DecodeStep(target, draft_s, host.seconds(work.target.num_seqs), overlapped, engine_error_s)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,10 +107,10 @@ def analytic_curve(arm: ArmSetup, baseline: ArmSetup, context_tokens: int) -> An
 
 def speedup_and_band(arm: ArmSetup, baseline: ArmSetup, batch: int, context_tokens: int) -> tuple[float, float, float]:
     """Speed-up of an arm at one batch: as priced, and with its GPU times off by the relative error, up and down."""
-    error = arm.cost.relative_error
     plain = decode_step(baseline, batch, context_tokens).seconds()
     gain = tokens_per_step(arm, batch) / tokens_per_step(baseline, batch)
     step = decode_step(arm, batch, context_tokens)
+    error = step.error(arm.cost.relative_error)
     return tuple(gain * plain / step.seconds(scale) for scale in (1.0, 1.0 + error, 1.0 - error))  # type: ignore[return-value]
 
 
