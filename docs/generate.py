@@ -3,6 +3,7 @@
 Usage: python docs/generate.py
 """
 
+import inspect
 import json
 import re
 from collections.abc import Iterator
@@ -272,9 +273,9 @@ def _without_dot(text: str) -> str:
 
 def documented(owner: type) -> dict[str, str]:
     """Field -> text from the section `Attributes:` of a class docstring."""
-    section = re.split(r"\n\s*Attributes:\s*\n", owner.__doc__ or "")
+    section = re.split(r"\n\s*Attributes:\s*\n", inspect.cleandoc(owner.__doc__ or ""))  # Python 3.13 does so itself
     found: dict[str, str] = {}
-    for entry in re.split(r"\n(?= {8}\w)", "\n" + section[1] if len(section) > 1 else ""):
+    for entry in re.split(r"\n(?= {4}\w)", "\n" + section[1] if len(section) > 1 else ""):
         names, colon, text = entry.strip().partition(":")
         if colon and re.fullmatch(r"[\w, ]+", names):
             found.update(dict.fromkeys(re.split(r",\s*", names), " ".join(text.split())))

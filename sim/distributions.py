@@ -67,11 +67,6 @@ def lognormal_parameters(mean: float, cv: float) -> tuple[float, float]:
     return float(np.log(mean)) - variance / 2, variance**0.5
 
 
-def logit_normal_quantile(uniforms: Floats, mu: float, sigma: float) -> Floats:
-    """Variates in (0, 1) whose log-odds are normal with mean `mu` and standard deviation `sigma`."""
-    return _sigmoid(mu + sigma * normal_quantile(uniforms))
-
-
 def exponential_quantile(uniforms: Floats, mean: float) -> Floats:
     """Exponential variates with this mean."""
     return -mean * np.log1p(-_open(uniforms))

@@ -1,11 +1,11 @@
-"""The error tree. Everything a user can cause is a `SimError` and ends in exit code 2 without a traceback.
+"""The error tree. What a user causes is a `SimError` and ends in its `exit_code`, 2 as a rule, without a traceback.
 
 SimError
 ├─ ScenarioError    the scenario (or a file it names) is wrong: every problem at once, with file, line and column
 ├─ CapacityError    the deployment cannot hold weights + drafter + one request: the numbers are in the message
-├─ ResultsError     a results folder cannot be read or written
+├─ ResultsError     a results folder cannot be read or written (disk full: `experiment.files.StorageError`, exit code 5)
 ├─ CalibrationError measured times or published figures cannot be read, or are too few to fit
-└─ InvariantError   a law of the simulation was broken: our bug, so it carries the command that replays it
+└─ InvariantError   a law of the simulation was broken: our bug; reported with traceback and the command that replays it
 """
 
 from collections.abc import Sequence

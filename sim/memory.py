@@ -65,6 +65,7 @@ class Layout:
     max_num_batched_tokens: int
     max_num_seqs: int
     activation_bytes: int | None
+    speculates: bool = False
 
     def budget(self) -> MemoryBudget:
         """Bytes by part; `kv_pool` is negative when the weights alone are too large."""
@@ -75,7 +76,7 @@ class Layout:
         activations = self.activation_bytes
         if activations is None:
             activations = activation_peak_bytes(
-                self.target, tp, self.max_num_batched_tokens, self.max_num_seqs, drafts=drafter is not None
+                self.target, tp, self.max_num_batched_tokens, self.max_num_seqs, drafts=self.speculates
             )
         per_token = self.target.kv_bytes_per_token(self.kv_cache_dtype, tp)
         per_token += 0 if drafter is None else drafter.kv_bytes_per_token(self.kv_cache_dtype, drafter_tp)

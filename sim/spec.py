@@ -15,6 +15,8 @@ from typing import Annotated, Any, ClassVar, Generic, TypeVar, Union, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema
 
+from sim.errors import SimError
+
 
 class Spec(BaseModel):
     """Frozen, strict, no unknown keys, no NaN or infinity."""
@@ -56,21 +58,34 @@ class Family(Generic[S]):
     def register(self, cls: type[S]) -> type[S]:
         """Class decorator: make `cls` a member under every value of its tag."""
         for kind in get_args(cls.model_fields[self.tag].annotation):
-            if kind in self._members and self._members[kind].__qualname__ != cls.__qualname__:
-                raise ValueError(f"{self.name} kind {kind!r} is registered twice")
+            known = self._members.get(kind, cls)
+            if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+                raise ValueError(f"{self.name} {self.tag} {kind!r} is already {known.__module__}.{known.__qualname__}")
             self._members[kind] = cls
         return cls
 
     def members(self) -> Mapping[str, type[S]]:
-        """Every registered kind, sorted by name."""
+        """Every registered kind, sorted by name.
+
+        Raises:
+            SimError: an installed plug-in cannot be imported, or takes the name of another kind.
+        """
         if not self._discovered:
             self._discovered = True
             path = importlib.import_module(self.package).__path__
             for module in sorted(info.name for info in pkgutil.iter_modules(path)):
                 importlib.import_module(f"{self.package}.{module}")
-            for entry in importlib.metadata.entry_points(group=f"specsim.{self.name}"):
-                entry.load()
+            self._load_plug_ins()
         return dict(sorted(self._members.items()))
+
+    def _load_plug_ins(self) -> None:
+        group = f"specsim.{self.name}"
+        for entry in importlib.metadata.entry_points(group=group):
+            try:
+                entry.load()
+            except Exception as error:  # whatever a stranger's module does, say whose it is
+                self._discovered = False
+                raise SimError(f"plug-in {entry.name} = {entry.value} ({group}): {error!r}") from error
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         classes = tuple(dict.fromkeys(self.members().values()))

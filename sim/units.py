@@ -127,14 +127,6 @@ PositiveCount = Annotated[Count, _positive]
 Probability = Annotated[float, Field(ge=0, le=1)]
 
 
-def format_seconds(seconds: float) -> str:
-    """Three significant digits in the unit a person would use: `12.3 ms`, `4.50 s`."""
-    for size, unit in ((1, "s"), (1e-3, "ms"), (1e-6, "µs")):
-        if abs(seconds) >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"
-
-
 def format_bytes(size: float) -> str:
     """GiB with two decimals, the unit engines print: `51.63 GiB`."""
     return f"{size / 2**30:.2f} GiB"

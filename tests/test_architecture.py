@@ -1,6 +1,7 @@
 """The structure budgets of docs/architecture.md. Import floors are checked by import-linter (`make check`)."""
 
 import ast
+from graphlib import TopologicalSorter
 from pathlib import Path
 from statistics import median, quantiles
 
@@ -55,6 +56,25 @@ def test_no_project_import_inside_a_function_and_no_star(path: Path) -> None:
                 assert not (node.module or "").startswith("sim"), f"{name_of(path)}:{node.lineno}"
     imports = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
     assert not [node for node in imports if node.names[0].name == "*"]
+
+
+def imported_modules(path: Path, known: set[str]) -> set[str]:
+    """Modules of the project that a module imports when it is imported itself, packages left out."""
+    found: set[str] = set()
+    for node in ast.parse(path.read_text()).body:  # not under `if TYPE_CHECKING`
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return found & known
+
+
+def test_no_import_cycle() -> None:
+    names = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in SOURCES if path.stem != "__init__"
+    }
+    order = TopologicalSorter({name: imported_modules(path, set(names)) for name, path in names.items()})
+    assert len(list(order.static_order())) == len(names) > 100  # raises CycleError with the cycle
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=name_of)

@@ -70,8 +70,3 @@ def test_draws_follow_their_law() -> None:
         (distributions.beta_quantile(uniforms, 2.0, 3.0), stats.beta(2.0, 3.0)),
     ]:
         assert stats.kstest(draws, law.cdf).pvalue > 0.001
-
-
-def test_logit_normal_log_odds_are_normal() -> None:
-    draws = distributions.logit_normal_quantile(UNIFORMS[10:], -1.0, 0.7)
-    assert stats.kstest(special.logit(draws), stats.norm(-1.0, 0.7).cdf).pvalue > 0.001

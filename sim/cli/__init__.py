@@ -1,8 +1,10 @@
 """The command line: a thin rim that calls the library. One small file per command, imported only when it is invoked.
 
-Data goes to stdout, messages to stderr. Exit codes: 0 ok, 1 internal error, 2 usage or scenario error, 130 interrupted.
+Data goes to stdout, messages to stderr. Exit codes: 0 ok, 1 internal error, 2 usage or scenario error, 4 some
+runs failed, 5 disk or memory full, 130 interrupted.
 """
 
+import errno
 import importlib
 import os
 import sys
@@ -17,10 +19,11 @@ from sim.errors import SimError
 #: name -> (module with a click command of that name, one line of help). Reading this table imports nothing.
 COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("sim.cli.check", "Lint a scenario without running it."),
+    "explain": ("sim.cli.explain", "Memory, step times and break-even, without simulating."),
     "run": ("sim.cli.run", "Run all arms of a scenario and write results and a dashboard."),
     "report": ("sim.cli.report", "Build the dashboard of a results folder again."),
     "validate": ("sim.cli.validate", "Compare predicted with measured times."),
-    "catalog": ("sim.cli.catalog", "List GPUs, models and acceptance profiles with their sources."),
+    "catalog": ("sim.cli.catalog", "List GPUs and models with their sources."),
     "schema": ("sim.cli.schema", "Print the JSON Schema of scenarios."),
 }
 
@@ -73,6 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def run_command(arguments: list[str]) -> int:
     """Run one command line and return its exit code; errors on purpose become messages on stderr."""
+    _open_streams()
     try:
         with cli.make_context("specsim", arguments) as context:
             cli.invoke(context)
@@ -89,6 +93,23 @@ def run_command(arguments: list[str]) -> int:
         click.echo("specsim: interrupted", err=True)
         return 130
     except BrokenPipeError:
-        # the reader of our output has left; keep the interpreter from complaining when it flushes at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence_stdout()  # the reader of our output has left
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO):
+            raise
+        _silence_stdout()
+        click.echo(f"specsim: output cannot be written ({error.strerror})", err=True)
+        return 5
     return 0
+
+
+def _open_streams() -> None:
+    """A closed stdout or stderr (`>&-`) is like a discarded one."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+
+
+def _silence_stdout() -> None:
+    """Keep the interpreter from complaining when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from sim.errors import Problem, ScenarioError
-from sim.scenario.lint import lint
+from sim.scenario.lint import lint, plural
 from sim.scenario.load import load_scenario
 
 _PLACE = re.compile(r"(?P<file>.*?):(?P<line>\d+):(?P<column>\d+)", re.DOTALL)
@@ -46,7 +46,8 @@ def _print_text(problems: list[Problem], notes: list[str], summary: list[str]) -
         click.echo(f"note: {line}")
     for line in summary:
         click.echo(line)
-    click.echo(f"{len(problems)} problems, {len(notes)} notes" if problems or notes else "ok")
+    counts = f"{plural(len(problems), 'problem')}, {plural(len(notes), 'note')}"
+    click.echo(counts if problems or notes else "ok")
 
 
 def _print_json(problems: list[Problem], notes: list[str], summary: list[str]) -> None:

@@ -1,1 +1,1 @@
-"""cost."""
+"""How long forward passes take; one file per kind of cost model."""

@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from pydantic import ConfigDict
+
 from sim.cost.base import COST_MODELS, BoundCost, CostModel, ForwardPass, Host, PassPrice
 from sim.deployment import Deployment
 from sim.errors import ScenarioError
@@ -24,13 +26,15 @@ class ConstantCost:
 
 @COST_MODELS.register
 class Constant(CostModel):
-    """`{kind: constant, target_ms: 50, draft_ms: 5}`: exact by definition, whatever model and GPU.
+    """Every pass takes the same time: exact by definition, whatever model and GPU.
 
     Attributes:
         target_ms: one pass of the target, however many tokens it has.
         draft_ms: one pass of the drafter's network; needed when the speculation method has one.
         host: CPU time per step; none by default.
     """
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"kind": "constant", "target_ms": 50, "draft_ms": 5}]})
 
     kind: Literal["constant"] = "constant"
     target_ms: Milliseconds

@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from pydantic import ConfigDict
+
 from sim.cost.base import COST_MODELS, BoundCost, CostModel, ForwardPass, Host, PassPrice
 from sim.deployment import Deployment
 from sim.errors import ScenarioError
@@ -47,13 +49,28 @@ class Line(Spec):
 class Linear(CostModel):
     """A fitted line for the target, and one for each pass of the drafter's network.
 
-    Llama-3.1-8B on one H100 in vLLM 0.10 (SpecDecode-Bench): base_ms 5.886, per_token_us 21.0, per_kv_token_ns 39.3,
-    host.base_ms 1.207. Tokens cost the same from the first one on, so this form charges small verify batches too much.
+    The example is Llama-3.1-8B on one H100 in vLLM 0.10 (SpecDecode-Bench); its `draft` only shows the spelling. Tokens
+    cost the same from the first one on, so this form charges small verify batches too much.
 
     Attributes:
         draft: needed when the speculation method has a network; launch costs belong into its `base_ms`.
         host: CPU time per step; none by default.
     """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "kind": "linear",
+                    "base_ms": 5.886,
+                    "per_token_us": 21.0,
+                    "per_kv_token_ns": 39.3,
+                    "host": {"base_ms": 1.207},
+                    "draft": {"base_ms": 0.7},
+                },
+            ]
+        }
+    )
 
     kind: Literal["linear"] = "linear"
     base_ms: Milliseconds

@@ -13,6 +13,7 @@ from sim.cost.formats import Format
 from sim.cost.smooth import Terms, larger, round_up, smooth_max
 from sim.hardware.profile import MoeFit
 from sim.models.model import ExpertShape
+from sim.theory.tokens import distinct_experts
 
 
 class Routing(NamedTuple):
@@ -29,19 +30,14 @@ class Routing(NamedTuple):
 
     def distinct(self, experts: int, top_k: int, tokens: int) -> float:
         """Expected distinct experts of `tokens` tokens."""
-        independent = 1.0 + (tokens - 1.0) * (1.0 - self.adjacent_correlation)
         if not self.popularity_skew:
-            return distinct_experts(experts, top_k, independent)
+            return distinct_experts(tokens, experts, top_k, self.adjacent_correlation)
+        independent = 1.0 + (tokens - 1.0) * (1.0 - self.adjacent_correlation)
         chosen = _popularity(experts, top_k, self.popularity_skew)
         return float(np.sum(1.0 - (1.0 - chosen) ** independent))
 
 
 UNIFORM = Routing()
-
-
-def distinct_experts(experts: int, top_k: int, tokens: float) -> float:
-    """Expected distinct experts under uniform independent routing: E (1 - (1 - k/E)^M) (MoESD, arXiv 2505.19645)."""
-    return experts * float(1.0 - (1.0 - top_k / experts) ** tokens)
 
 
 @cache

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from sim.cost.base import COST_MODELS, BoundCost, CostModel, EngineError, Host, HostOverhead
 from sim.cost.moe import UNIFORM, Routing
@@ -34,6 +34,10 @@ class Roofline(CostModel):
             independent routing (MoESD, arXiv 2505.19645); no public measurement says more. Both make verification of a
             mixture of experts cheaper at small batch.
     """
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"kind": "roofline", "host": {"base_ms": 0.3, "per_request_ms": 0.02}}]}
+    )
 
     kind: Literal["roofline"] = "roofline"
     profile: str = "auto"
@@ -70,6 +74,8 @@ class Naive(CostModel):
     Attributes:
         host: CPU time per step; none by default.
     """
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"kind": "naive"}]})
 
     kind: Literal["naive"] = "naive"
     host: Host = Host()

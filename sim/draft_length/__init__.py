@@ -1,1 +1,1 @@
-"""draft_length."""
+"""How many tokens to draft for the next step; one file per rule."""

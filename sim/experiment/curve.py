@@ -126,10 +126,3 @@ def shifted_crossing(curve: Curve, shift: Floats, near: FoundCrossing) -> float 
     wanted = "stops_paying" if near.direction == "gain_to_loss" else "starts_paying"
     found = [c.value for c in crossings(curve.x.tolist(), (curve.mean + shift).tolist()) if c.direction == wanted]
     return min(found, key=lambda value: abs(np.log(value / near.value)), default=None)
-
-
-def plain_status(values: Floats) -> Status:
-    """Status of a curve that has no noise."""
-    if len(crossings(np.arange(1.0, len(values) + 1).tolist(), values.tolist())):
-        return "crosses"
-    return "indeterminate" if not values.any() else "always" if values.max() > 0 else "never"

@@ -20,6 +20,7 @@ from sim.metrics.summary import Row
 from sim.rng import Streams
 from sim.scenario.cells import Cell, cell_scenarios
 from sim.scenario.dump import dump_scenario, scenario_hash
+from sim.scenario.lint import broken_arms
 from sim.scenario.load import LoadedScenario
 from sim.scenario.schema import Scenario
 
@@ -62,7 +63,7 @@ class Plan:
 
 def run(
     loaded: LoadedScenario,
-    out_dir: Path,
+    out_dir: str | Path,
     *,
     arms: Sequence[str] | None = None,
     replicates: int | None = None,
@@ -94,7 +95,7 @@ def run(
     started, clock = datetime.now(UTC), time.perf_counter()
     scenario = narrowed(loaded.scenario, arms, replicates)
     _preflight(scenario, loaded.base_dir)
-    folder = RunFolder(out_dir, scenario.name, scenario_hash(scenario))
+    folder = RunFolder(Path(out_dir), scenario.name, scenario_hash(scenario))
     workers = max(1, usable_cpus() if jobs is None else jobs)
     outcomes: dict[int, Outcome] = {}
     plan, interrupted = None, False
@@ -117,9 +118,11 @@ def run(
 
 
 def _preflight(scenario: Scenario, base_dir: Path) -> None:
-    """Complain about a wrong sweep or trace before anything is written, while files still have the user's names."""
+    """Complain about a wrong sweep, trace or arm before anything is written, while files have the user's names."""
     first = cell_scenarios(scenario)[0].scenario
     first.workload.requests(Streams(first.seed), base_dir)
+    if problems := broken_arms(scenario, base_dir):
+        raise ScenarioError(problems)
 
 
 def narrowed(scenario: Scenario, arms: Sequence[str] | None, replicates: int | None) -> Scenario:

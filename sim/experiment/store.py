@@ -6,6 +6,7 @@ import os
 import platform
 import re
 import shutil
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -33,9 +34,10 @@ class RunFolder:
         self._stem = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{digest[:8]}"
         self.path = self._parent / f".{self._stem}.partial-{_host()}-{os.getpid()}"
         try:
+            self._made = [folder for folder in (self._parent, out_dir) if not folder.exists()]
             self._parent.mkdir(parents=True, exist_ok=True)
             self._clear_litter()
-            self.path.mkdir()
+            self.path.mkdir(parents=True)
         except OSError as error:
             raise ResultsError(
                 f"{self._parent}: results cannot be written there ({error.strerror}); choose another folder with -o"
@@ -85,8 +87,11 @@ class RunFolder:
         raise StorageError(f"{self._stem}: too many runs of the same second")
 
     def discard(self) -> None:
-        """Remove everything written so far."""
+        """Remove everything written so far, and the folders above that were made for it and hold nothing else."""
         shutil.rmtree(self.path, ignore_errors=True)
+        for folder in self._made:
+            with suppress(OSError):
+                folder.rmdir()
 
     def _clear_litter(self) -> None:
         """Remove what killed runs of this host left behind."""

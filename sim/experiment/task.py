@@ -1,12 +1,14 @@
 """One run of one arm in one cell: the unit of parallel work. Everything here happens inside a worker."""
 
+import json
+import shlex
 import time
 import traceback
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sim.errors import SimError
+from sim.errors import InvariantError, SimError
 from sim.experiment.files import StorageError, json_bytes, parquet_bytes, write_bytes
 from sim.metrics.details import acceptance_details, itl_histogram, mean_decode_context, step_time_s
 from sim.metrics.series import request_columns, timeline_columns
@@ -66,12 +68,23 @@ def run_cell_arm(task: Task) -> Outcome:
     start = time.perf_counter()
     try:
         return replace(_run(task), wall_s=time.perf_counter() - start)
+    except InvariantError as error:
+        return Outcome(None, f"{traceback.format_exc(limit=-8)}replay: {_replay(task)}\n{error}", error.exit_code)
     except SimError as error:
         return Outcome(None, str(error), error.exit_code)
     except MemoryError:
         return Outcome(None, "out of memory", StorageError.exit_code)
     except Exception:
         return Outcome(None, traceback.format_exc(limit=-8), 1)
+
+
+def _replay(task: Task) -> str:
+    """The command that runs this run again, whatever else the scenario varies."""
+    words = ["specsim", "run", "SCENARIO", "--seed", str(Scenario.model_validate_json(task.scenario_json).seed)]
+    words += ["--arms", task.arm, "--replicates", str(task.replicate + 1)]
+    for key, value in task.vary.items():
+        words += ["--set", f"sweep.vary.{key}={json.dumps([value])}"]
+    return shlex.join(words)
 
 
 def _run(task: Task) -> Outcome:

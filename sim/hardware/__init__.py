@@ -1,1 +1,1 @@
-"""hardware."""
+"""GPUs: datasheet facts, and fitted efficiencies apart from them."""

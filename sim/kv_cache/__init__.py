@@ -1,1 +1,1 @@
-"""kv_cache."""
+"""The paged KV pool as counts of blocks."""

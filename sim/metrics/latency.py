@@ -12,7 +12,6 @@ import numpy as np
 from sim.metrics.record import Floats, Ints, RunRecord, Status
 
 NS_PER_MS = 1e6
-NS_PER_S = 1e9
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Intervals: Student's t without scipy, paired ratios, batch means, bootstrap. Used by `experiment` and by tests."""
+"""Intervals: Student's t without scipy, paired ratios, bootstrap. Used by `experiment` and `report`."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -113,36 +113,6 @@ def paired_ratio(numerators: Sequence[float], denominators: Sequence[float], con
     logs = mean_interval(np.log(top / bottom).tolist(), confidence)
     low, high = (None if end is None else math.exp(end) for end in (logs.low, logs.high))
     return Interval(math.exp(logs.estimate), low, high, logs.num)
-
-
-@dataclass(frozen=True, slots=True)
-class BatchMeans:
-    """Mean of one long correlated series.
-
-    Attributes:
-        interval: t-interval over the batch means.
-        lag1: autocorrelation of successive batch means; above 0.2 the batches are too short, the interval too
-            narrow.
-    """
-
-    interval: Interval
-    lag1: float
-
-
-def batch_means(series: Floats, num_batches: int = 20, confidence: float = 0.95) -> BatchMeans:
-    """Split a series into equal batches (a rest at the start is dropped) and treat their means as independent.
-
-    Raises:
-        ValueError: fewer values than batches, or fewer than two batches.
-    """
-    size = len(series) // num_batches if num_batches >= 2 else 0
-    if size < 1:
-        raise ValueError(f"batch_means needs at least 2 batches and {num_batches} values, got {len(series)}")
-    means = series[len(series) - size * num_batches :].reshape(num_batches, size).mean(axis=1)
-    off = means - means.mean()
-    spread = float(off @ off)
-    lag1 = float(off[1:] @ off[:-1]) / spread if spread > 0 else 0.0
-    return BatchMeans(mean_interval(means.tolist(), confidence), lag1)
 
 
 def bootstrap_means(samples: Floats, confidence: float, uniforms: Floats) -> Floats:

@@ -1,1 +1,1 @@
-"""models."""
+"""Language models: shapes, from which parameters, FLOPs and KV bytes follow."""

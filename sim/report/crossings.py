@@ -127,11 +127,11 @@ def _plural(clause: str) -> str:
     return f"{plurals.get(verb, verb)} {rest}"
 
 
-def precise(crossing: Mapping[str, Any], axis: Axis) -> str:
+def precise(crossing: Mapping[str, Any], ci: str) -> str:
     """`85 (95 % CI 79–92; between 64 and 128)`; the model band is added where there is one."""
     parts = []
-    if ci := interval(crossing.get("ci_low"), crossing.get("ci_high")):
-        parts.append(f"95 % CI {ci}")
+    if ends := interval(crossing.get("ci_low"), crossing.get("ci_high")):
+        parts.append(f"{ci} {ends}")
     low, high = _bracket(crossing)
     if low is not None and high is not None and low != high:
         parts.append(f"tested loads {say_value(low)} and {say_value(high)}")

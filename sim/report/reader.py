@@ -20,7 +20,7 @@ from sim.report.axis import Axis, Cell, Slice, order_cells, sweep_axis
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Mean of one metric of one arm in one cell over its replicates, with the 95 % t-interval (None for one run)."""
+    """Mean of one metric of one arm in one cell over its replicates, with its t-interval (None for one run)."""
 
     mean: float
     low: float | None
@@ -37,8 +37,6 @@ class Ratio:
     high: float | None
     n: int
     verdict: str
-    arm_value: float
-    baseline_value: float
 
 
 @dataclass(frozen=True)
@@ -86,6 +84,16 @@ class Results:
         """The cells that have results."""
         return tuple(cell for cell in self.cells if cell.done)
 
+    @property
+    def confidence(self) -> float:
+        """Level of all intervals."""
+        return float(self.manifest.get("confidence", 0.95))
+
+    @property
+    def ci(self) -> str:
+        """How to announce an interval: `95 % CI`."""
+        return f"{100 * self.confidence:.3g} % CI"
+
     @cached_property
     def slices(self) -> tuple[Slice, ...]:
         """Cells grouped by what is varied besides the axis; one group with an empty label when nothing else is."""
@@ -110,7 +118,7 @@ class Results:
         rows = self.runs(cell, arm)
         if metric not in rows:
             return None
-        return _level(pd.to_numeric(rows[metric], errors="coerce").dropna().to_list())
+        return _level(pd.to_numeric(rows[metric], errors="coerce").dropna().to_list(), self.confidence)
 
     def ratio(self, cell: Cell, arm: str, metric: str) -> Ratio | None:
         """The paired comparison with the baseline, or None."""
@@ -223,10 +231,10 @@ def _arms(summary: pd.DataFrame, manifest: Mapping[str, Any], scenario: Mapping[
     return (first, *(arm for arm in arms if arm != first))
 
 
-def _level(values: Sequence[float]) -> Level | None:
+def _level(values: Sequence[float], confidence: float) -> Level | None:
     if not values:
         return None
-    found = mean_interval(values, 0.95)
+    found = mean_interval(values, confidence)
     return Level(found.estimate, found.low, found.high, found.num)
 
 
@@ -242,8 +250,6 @@ def _ratio(row: Mapping[Any, Any]) -> Ratio:
         high=number("ci_high"),
         n=int(number("num_pairs") or 0),
         verdict=verdict if verdict in ("better", "worse") else "not resolved",
-        arm_value=number("arm_value") or 0.0,
-        baseline_value=number("baseline_value") or 0.0,
     )
 
 

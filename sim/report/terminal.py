@@ -77,7 +77,7 @@ def _groups(results: Results) -> list[Sequence[str]]:
 
 def _sweep(results: Results, axis: Axis, part: Slice, paint: _Paint) -> Iterator[str]:
     """A row per load: throughput of the baseline, speed-up of each arm, TPOT of all."""
-    title = f"speed-up of {metric_name(be.main_objective(results))} (95 % CI)"
+    title = f"speed-up of {metric_name(be.main_objective(results))} ({results.ci})"
     for group in _groups(results):
         names = [_fit(arm, 18).rjust(18) for arm in group]
         times = [_fit(arm, 9).rjust(10) for arm in (results.baseline, *group)]
@@ -122,7 +122,7 @@ def _level(results: Results, cell: Cell, arm: str, metric: str) -> str:
 def _point(results: Results, cell: Cell, paint: _Paint) -> Iterator[str]:
     """A row per metric: baseline, then each arm with its speed-up."""
     for group in _groups(results):
-        arms = "".join(f"{_fit(arm, 11):>12}{'speed-up (95% CI)':>20}" for arm in group)
+        arms = "".join(f"{_fit(arm, 11):>12}{f'speed-up ({results.ci})':>20}" for arm in group)
         yield paint(f"{'':<26}{_fit(results.baseline, 9):>10}{arms}", "dim")
         for metric, label in _POINT_ROWS.items():
             row = f"{label:<26}{_level(results, cell, results.baseline, metric):>10}"
@@ -144,7 +144,7 @@ def _break_even(results: Results, axis: Axis, part: Slice) -> Iterator[str]:
 
 
 def _clause(results: Results, axis: Axis, part: Slice, arm: str, objective: str, found: be.Found) -> str:
-    points = "; ".join(be.precise(crossing, axis) for crossing in be.crossings(found))
+    points = "; ".join(be.precise(crossing, results.ci) for crossing in be.crossings(found))
     best = be.gain(found, axis)
     full = "; KV cache full first" if found.get("capacity_reached_first") else ""
     detail = f": {points}" if points else ""

@@ -1,1 +1,1 @@
-"""scenario."""
+"""What a user may write, how it is read and checked, and how it becomes live objects."""

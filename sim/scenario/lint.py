@@ -34,8 +34,8 @@ def lint(loaded: LoadedScenario) -> LintReport:
     problems = [Problem("", f"arms.{arm}", message) for arm, message in _failures(loaded)]
     count = num_cells(scenario)
     runs = count * len(scenario.arms) * scenario.sweep.replicates
-    head = f"{scenario.name}: {_plural(len(scenario.arms), 'arm')} x {_plural(count, 'cell')} x "
-    head += f"{_plural(scenario.sweep.replicates, 'replicate')} = {_plural(runs, 'run')}"
+    head = f"{scenario.name}: {plural(len(scenario.arms), 'arm')} x {plural(count, 'cell')} x "
+    head += f"{plural(scenario.sweep.replicates, 'replicate')} = {plural(runs, 'run')}"
     arms = [] if problems else [_describe(scenario, arm, loaded.base_dir) for arm in scenario.arms]
     return LintReport(tuple(problems), (head, *arms))
 
@@ -54,6 +54,23 @@ def _failures(loaded: LoadedScenario) -> Iterator[tuple[str, str]]:
                     yield arm, str(error)
 
 
+def broken_arms(scenario: Scenario, base_dir: Path) -> list[Problem]:
+    """Arms that can be bound in no cell because the scenario is wrong; one that only lacks memory is not."""
+    cells = cell_scenarios(scenario)[:LINTED_CELLS]
+    found = ((arm, [_mistake(cell.scenario, arm, base_dir) for cell in cells]) for arm in scenario.arms)
+    return [Problem("", f"arms.{arm}", errors[0]) for arm, errors in found if all(errors)]
+
+
+def _mistake(scenario: Scenario, arm: str, base_dir: Path) -> str:
+    try:
+        set_up(scenario, arm, base_dir)
+    except CapacityError:
+        return ""
+    except ScenarioError as error:
+        return str(error)
+    return ""
+
+
 def _describe(scenario: Scenario, arm: str, base_dir: Path) -> str:
     setup = set_up(scenario, arm, base_dir)
     config = setup.arm.speculative_config.model_dump(mode="json", exclude_none=True)
@@ -67,5 +84,6 @@ def _describe(scenario: Scenario, arm: str, base_dir: Path) -> str:
     )
 
 
-def _plural(count: int, word: str) -> str:
+def plural(count: int, word: str) -> str:
+    """`1 problem`, `2 problems`."""
     return f"{count} {word}" if count == 1 else f"{count} {word}s"

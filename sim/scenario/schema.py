@@ -77,7 +77,7 @@ class ModelChoice(Spec):
     """
 
     target: TargetChoice
-    weight_dtype: WeightDtype | Literal["auto"] = "auto"
+    weight_dtype: Literal[WeightDtype, "auto"] = "auto"
     kv_cache_dtype: KvCacheDtype = "auto"
 
     def load(self, base_dir: Path) -> Model:

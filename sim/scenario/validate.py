@@ -1,5 +1,7 @@
 """From positioned data to a `Scenario`, or to every problem there is: of single values and between values."""
 
+from typing import Any
+
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
@@ -25,33 +27,59 @@ def validate(root: Node) -> tuple[Scenario | None, list[Problem]]:
 def without_broken_parts(root: Node) -> tuple[Scenario | None, frozenset[str]]:
     """A scenario from what can be used of a broken one, for finding further problems.
 
+    A broken arm becomes a plain one, a broken field of `hardware` or `model` is left out, and where that does not help
+    the whole section is replaced.
+
     Returns:
         The scenario, and the sections that had to be replaced: conclusions about those would be made up.
     """
+    if not isinstance(root.value, dict):
+        return None, frozenset()
     root = _drop_unknown_keys(root)
     _, errors = _try(root)
-    broken = frozenset(str(path[0]) for error in errors if (path := path_of(error, root)))
-    usable = root.with_items({key: node for key, node in root.items.items() if key not in broken})
-    data = {**{key: value for key, value in _PLACEHOLDERS.items() if key in broken}, **usable.plain()}
+    mended = _mend(root, [path_of(error, root) for error in errors])
+    broken = frozenset(str(error["loc"][0]) for error in _errors(mended) if error["loc"])
+    data = {key: value for key, value in mended.items() if key not in broken}
+    data |= {key: value for key, value in _PLACEHOLDERS.items() if key in broken}
     try:
         return Scenario.model_validate(data), broken
     except ValidationError:
         return None, broken
 
 
+def _mend(root: Node, paths: list[Path]) -> dict[str, Any]:
+    """Plain data with the broken places of `arms`, `hardware` and `model` replaced by nothing in particular."""
+    data: dict[str, Any] = root.plain()
+    for path in paths:
+        section, *rest = path or ("",)
+        if section == "arms" and rest and isinstance(data["arms"], dict):
+            data["arms"][rest[0]] = {}
+        elif section in ("hardware", "model") and rest and isinstance(data[section], dict):
+            data[section].pop(rest[0], None)
+    return data
+
+
 def _drop_unknown_keys(root: Node) -> Node:
     _, errors = _try(root)
-    for path in sorted((_path(error, root) for error in errors if error["type"] == "extra_forbidden"), key=len):
+    for path in sorted((path_of(error, root) for error in errors if error["type"] == "extra_forbidden"), key=len):
         root = root.without(path)
     return root
-
-
-def _path(error: ErrorDetails, root: Node) -> Path:
-    return path_of(error, root)
 
 
 def _try(root: Node) -> tuple[Scenario | None, list[ErrorDetails]]:
     try:
         return Scenario.model_validate(root.plain()), []
     except ValidationError as error:
-        return None, [wrong for wrong in error.errors(include_url=False) if wrong["type"] not in _FOLLOW_UPS]
+        return None, _real(error)
+
+
+def _errors(data: dict[str, Any]) -> list[ErrorDetails]:
+    try:
+        Scenario.model_validate(data)
+    except ValidationError as error:
+        return _real(error)
+    return []
+
+
+def _real(error: ValidationError) -> list[ErrorDetails]:
+    return [wrong for wrong in error.errors(include_url=False) if wrong["type"] not in _FOLLOW_UPS]

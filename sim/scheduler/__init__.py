@@ -1,1 +1,1 @@
-"""scheduler."""
+"""Who runs in each engine step, with how many tokens; knows no clock."""

@@ -3,9 +3,9 @@
 Rules: docs/background/server.md, "Asynchronous scheduling".
 
 `schedule` counts the tokens of the step it hands out as if every draft were accepted, so that budget and KV slots are
-charged for the full K; `commit` takes back what was not. A request that ends is found out one step late: its place and
-its blocks in the step already scheduled are wasted. (vLLM leaves out requests sure to reach `max_tokens`; here all
-requests end by a stop token, which nobody can foresee.)
+charged for the full K; `commit` takes back what was not. A request that is sure to end with the step in flight is not
+scheduled again. One that ends because drafts were accepted is found out one step late: its place in the step already
+scheduled is wasted.
 """
 
 import numpy as np
@@ -40,6 +40,12 @@ class OverlappedScheduler(Scheduler):
         running.lag[sel] = 1
         running.drafts[sel] = running.speculates[sel] * plan.k_next
         return plan
+
+    def _wanted(self) -> Ints:
+        """As scheduled in step, but nothing for a request whose last token is sure to be in flight."""
+        wanted, running = super()._wanted(), self.running
+        wanted[(running.placeholders > 0) & (running.over >= -1)] = 0
+        return wanted
 
     def commit(self, plan: StepPlan) -> Emitted:
         """Replace the assumed tokens of a step by the real ones.

@@ -1,1 +1,1 @@
-"""server."""
+"""Where simulated time passes: the engine loop, its prices and its record."""

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Literal
 
+from pydantic import ConfigDict
+
 from sim.models.catalogue import find_model
 from sim.models.model import Model
 from sim.speculation.base import SPECULATION
@@ -11,11 +13,15 @@ from sim.speculation.chain import AutoregressiveMethod
 
 @SPECULATION.register
 class DraftModel(AutoregressiveMethod):
-    """`{method: draft_model, model: qwen3-0.6b, num_speculative_tokens: 4}`.
+    """A smaller model with weights and KV of its own.
 
     Attributes:
         model: catalogue id, Hugging Face id or path to a `config.json` of the draft model.
     """
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"method": "draft_model", "model": "qwen3-0.6b", "num_speculative_tokens": 4}]}
+    )
 
     method: Literal["draft_model"] = "draft_model"
     model: str

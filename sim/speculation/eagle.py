@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Literal
 
+from pydantic import ConfigDict
+
 from sim.models.draft_heads import eagle_head
 from sim.models.model import Model
 from sim.speculation.base import SPECULATION
@@ -11,11 +13,24 @@ from sim.speculation.chain import AutoregressiveMethod
 
 @SPECULATION.register
 class Eagle(AutoregressiveMethod):
-    """`{method: eagle3, num_speculative_tokens: 3}`; the head's shape follows from the target's.
+    """The head's shape follows from the target's.
 
     Attributes:
         model: name of the head; a label only, since the shape is derived.
     """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"method": "eagle3", "num_speculative_tokens": 3},
+                {
+                    "method": "eagle",
+                    "num_speculative_tokens": 5,
+                    "num_speculative_tokens_per_batch_size": [[1, 32, 5], [33, 128, 2], [129, 1024, 0]],
+                },
+            ]
+        }
+    )
 
     method: Literal["eagle", "eagle3"]
     model: str | None = None

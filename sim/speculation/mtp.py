@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Literal
 
+from pydantic import ConfigDict
+
 from sim.models.draft_heads import mtp_head
 from sim.models.model import Model
 from sim.speculation.base import SPECULATION
@@ -11,11 +13,13 @@ from sim.speculation.chain import AutoregressiveMethod
 
 @SPECULATION.register
 class Mtp(AutoregressiveMethod):
-    """`{method: mtp, num_speculative_tokens: 1}`; one full (often MoE) block per pass, run K times.
+    """One full (often MoE) block of the target per pass, run K times.
 
     Attributes:
         model: name of the MTP checkpoint; a label only, since the shape is derived.
     """
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"method": "mtp", "num_speculative_tokens": 1}]})
 
     method: Literal["mtp", "deepseek_mtp"]
     model: str | None = None

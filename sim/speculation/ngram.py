@@ -4,18 +4,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict
 
 from sim.cost.base import BoundCost
 from sim.deployment import Deployment
 from sim.models.model import Model
 from sim.speculation.base import SPECULATION, Drafter, DraftWork
 from sim.speculation.chain import ChainMethod
+from sim.units import Microseconds, Nanoseconds
 
 
 @SPECULATION.register
 class Ngram(ChainMethod):
-    """`{method: ngram, num_speculative_tokens: 3}`.
+    """A search of the request's own tokens on the CPU.
 
     Which steps find a match comes from the acceptance model (`ngram_markov`, `sequence_replay`, or any other kind,
     which then drafts at every step). `prompt_lookup_min` and `prompt_lookup_max` therefore have no effect.
@@ -30,9 +31,11 @@ class Ngram(ChainMethod):
         "model", "prompt_lookup_max", "prompt_lookup_min", "draft_tensor_parallel_size",
     }  # fmt: skip
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{"method": "ngram", "num_speculative_tokens": 3}]})
+
     method: Literal["ngram"] = "ngram"
-    lookup_base_us: float = Field(10.0, ge=0)
-    lookup_ns_per_token: float = Field(4.0, ge=0)
+    lookup_base_us: Microseconds = 10.0
+    lookup_ns_per_token: Nanoseconds = 4.0
 
     @property
     def lookahead_tokens(self) -> int:

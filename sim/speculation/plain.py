@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from pydantic import ConfigDict
+
 from sim.cost.base import BoundCost
 from sim.deployment import Deployment
 from sim.draft_length.base import DraftLength
@@ -15,6 +17,8 @@ from sim.speculation.base import SPECULATION, Drafter, DraftWork, SpeculationMet
 @SPECULATION.register
 class Plain(SpeculationMethod):
     """Plain decoding (K = 0, no drafter loaded)."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"method": "plain"}]})
 
     method: Literal["plain"] = "plain"
 

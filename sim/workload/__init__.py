@@ -1,1 +1,1 @@
-"""workload."""
+"""The requests: arrivals, lengths, traffic classes, traces."""

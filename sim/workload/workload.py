@@ -68,7 +68,7 @@ class Workload(Spec):
 
     Each row's class, lengths and gap come from its own uniforms, so more requests never change the earlier ones and
     one setting never moves the draws of another. Trace arrivals give row i the lengths of trace row i. Otherwise row i
-    takes trace row (i + offset) mod n of the window, with an offset drawn per replicate: replicates see different
+    takes trace row (i + offset) mod n of the window, with an offset per replicate, far apart: replicates see different
     stretches, neighbours stay neighbours, and the trace may be used more than once.
 
     Attributes:
@@ -189,8 +189,16 @@ class Workload(Spec):
         """The trace row of each request; empty without a trace."""
         if trace is None:
             return np.zeros(0, np.int64)
-        offset = 0 if self.arrivals.needs_trace else int(streams.per_row("trace offset", 1)[0] * len(trace))
+        if self.arrivals.needs_trace:
+            return np.arange(num) % len(trace)
+        # The first replicate's offset is drawn; the others follow at the golden ratio, as far apart as they can be.
+        drawn = float(Streams(streams.seed).per_row("trace offset", 1)[0])
+        offset = int((drawn + streams.replicate * GOLDEN_RATIO) % 1.0 * len(trace))
         return (np.arange(num) + offset) % len(trace)
+
+
+#: Multiples of it, modulo 1, are spread as evenly as any sequence can be.
+GOLDEN_RATIO = (5**0.5 - 1) / 2
 
 
 def _default_lengths(given: Mapping[str, Any], tokens: int) -> LengthDistribution:

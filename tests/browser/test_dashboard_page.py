@@ -142,7 +142,7 @@ def test_csv_has_full_precision_and_disarms_formulas(
     page.click("#speedup .copy >> visible=true")
     page.wait_for_selector("#speedup .copy:has-text('Copied')")
     head, first, *_ = page.evaluate("navigator.clipboard.readText()").splitlines()
-    assert head == "concurrency,arm,speed-up,95 % CI low,95 % CI high,pairs,note"
+    assert head == "concurrency,arm,speed-up,CI low,CI high,pairs,note"
     assert first.startswith("1,'=1+1,")
     assert len(first.split(",")[2]) >= 9
 

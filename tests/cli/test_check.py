@@ -84,7 +84,7 @@ def test_a_model_that_does_not_fit_is_found_without_running(capsys: pytest.Captu
 
 def test_a_cell_that_does_not_fit_is_found_too(capsys: pytest.CaptureFixture[str]) -> None:
     assert check(GOOD, "--set", "sweep.vary={model: [llama-3.1-8b, llama-3.1-70b]}") == 2
-    assert "1 problems" in capsys.readouterr().out
+    assert "1 problem, " in capsys.readouterr().out
 
 
 def test_missing_files_are_problems(capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,6 +29,15 @@ workload:
 sweep: {replicates: 3, vary: {workload.arrivals.max_concurrency: [1, 2, 3, 4, 5, 6, 8]}}
 """
 
+#: a script that was started with `&` hands on an ignored SIGINT, which Python then leaves ignored
+HEEDS_INTERRUPTS = """
+import signal, sys
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    from sim.cli import main
+    main(sys.argv[1:])
+"""
+
 
 @pytest.fixture
 def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -96,7 +105,8 @@ def test_mistakes_are_one_message_and_exit_code_2(
 def test_an_interrupt_ends_with_130_and_keeps_what_finished(
     scenario: str, tmp_path: Path, sent: signal.Signals
 ) -> None:
-    arguments = [sys.executable, "-m", "sim", "run", scenario, "--replicates", "2000", "--jobs", "2"]
+    command = ["run", scenario, "--replicates", "2000", "--jobs", "2"]
+    arguments = [sys.executable, "-c", HEEDS_INTERRUPTS, *command]
     environment = os.environ | {"PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(arguments, cwd=tmp_path, env=environment, stdout=subprocess.PIPE) as process:
         deadline = time.monotonic() + 30
@@ -104,9 +114,30 @@ def test_an_interrupt_ends_with_130_and_keeps_what_finished(
             assert time.monotonic() < deadline
             time.sleep(0.05)
         process.send_signal(sent)
-        assert process.wait(60) == 130
+        try:
+            assert process.wait(60) == 130
+        finally:
+            process.kill()
     (run_dir,) = (tmp_path / "results" / "mine").iterdir()
     assert json.loads((run_dir / "manifest.json").read_text())["status"] == "interrupted"
     finished = len(list(run_dir.glob("cells/*/*/*/result.json")))
     assert 0 < finished < 2000 * 14
     assert len((run_dir / "summary.csv").read_text().splitlines()) == finished + 1
+
+
+def test_an_arm_that_can_never_run_is_a_wrong_scenario_and_leaves_nothing(
+    scenario: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["run", scenario, "--set", "arms.k3.speculative_config.method=mtp", "-o", "out"]
+    assert run_command(arguments) == 2
+    assert "arms.k3: Llama-3.1-8B has no multi-token-prediction layers" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    assert run_command([*arguments, "--arms", "plain", "--replicates", "1", "--jobs", "1", "-q"]) == 0
+
+
+def test_a_model_that_does_not_fit_leaves_no_empty_folder(
+    scenario: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["run", scenario, "--set", "model=llama-3.1-70b", "-o", "out", "--jobs", "1"]) == 2
+    assert "no room for KV" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

@@ -1,7 +1,10 @@
 """What every arrival process and every length distribution must do, whatever its kind."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
+import simpy
 
 from sim.rng import Streams
 from sim.workload.arrivals.base import ARRIVALS
@@ -30,6 +33,23 @@ def test_arrivals(process) -> None:
     assert (process.arrival_ns(150, Streams(1, 3), TRACE_NS) == times[:150]).all()
     assert process.automatic_num_requests(400) >= 1
     assert type(process).model_validate_json(process.model_dump_json()) == process
+
+
+@pytest.mark.parametrize("process", examples(ARRIVALS))
+def test_arrivals_hand_every_row_to_the_server_once_and_in_order(process) -> None:
+    env, submitted = simpy.Environment(), []
+    times = process.arrival_ns(60, Streams(1, 3), TRACE_NS)
+
+    def submit(row: int) -> simpy.Event:
+        submitted.append((row, int(env.now)))
+        return env.timeout(1_000)
+
+    env.process(process.drive(env, range(60), times, submit))
+    env.run()
+    assert [row for row, _ in submitted] == list(range(60))
+    assert all(a <= b for (_, a), (_, b) in pairwise(submitted))
+    if not process.waits:
+        assert [now for _, now in submitted] == times.tolist()
 
 
 @pytest.mark.parametrize("lengths", examples(LENGTHS))

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from sim.cost.moe import distinct_experts
 from sim.cost.passes import join_passes, plain_pass, prefill_pass, verify_pass
 from sim.cost.roofline import Naive
 from sim.cost.smooth import smooth_max
 from sim.hardware.catalogue import find_gpu
 from sim.hardware.profile import choose_profile, find_profile, profile_ids
 from sim.models.catalogue import find_model
+from sim.theory import distinct_experts
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from sim.models.catalogue import find_model
     [(8, 2, 1, 2), (8, 2, 4, 5.47), (8, 2, 16, 7.92), (128, 8, 4, 29.12), (128, 8, 64, 125.94), (256, 8, 6, 44.4)],
 )
 def test_distinct_experts_golden(experts, top_k, tokens, expected):
-    assert distinct_experts(experts, top_k, tokens) == pytest.approx(expected, abs=0.05)
+    assert distinct_experts(tokens, experts, top_k) == pytest.approx(expected, abs=0.05)
 
 
 def test_smooth_maximum():
@@ -34,7 +34,7 @@ def test_ideal_experts_read_distinct_weights_and_compute_active_ones(deploy):
     price = Naive().bind(deploy(model, gpu)).target.price
     one, four = price(plain_pass(1, 1)).linear, price(plain_pass(4, 1)).linear
     expert_bytes = 2 * 3 * model.hidden * model.moe_ffn * model.layers
-    extra = (distinct_experts(8, 2, 4) - 2) * expert_bytes / gpu.memory_bandwidth
+    extra = (distinct_experts(4, 8, 2) - 2) * expert_bytes / gpu.memory_bandwidth
     assert four - one == pytest.approx(extra, rel=1e-2)
 
 

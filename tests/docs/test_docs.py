@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import yaml
 
-from sim.metrics.latency import NS_PER_S
 from sim.metrics.record import RequestRecord, RunRecord, StepRecord
 from sim.metrics.series import request_columns, timeline_columns
 from sim.metrics.summary import Measure, measure_run, summary_row
@@ -37,7 +36,7 @@ def one_request() -> RunRecord:
     """A request of one step, the least that has all columns."""
     number = {name: np.ones(1, np.int64) for name in (*RequestRecord.__annotations__, *StepRecord.__annotations__)}
     number["start_ns"] = np.zeros(1, np.int64)
-    number["duration_ns"] = np.full(1, int(NS_PER_S), np.int64)
+    number["duration_ns"] = np.full(1, 10**9, np.int64)
     requests = {name: number[name] for name in RequestRecord.__annotations__}
     requests |= {"output_offset": np.zeros(1, np.int64), "class_id": np.zeros(1, np.int64)}
     requests |= {"arrival_ns": np.zeros(1, np.int64), "status": np.zeros(1, np.int8)}

@@ -4,6 +4,7 @@ import csv
 import hashlib
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -14,12 +15,14 @@ from typing import Any
 
 import pytest
 
-from sim.errors import CapacityError, ResultsError, ScenarioError, SimError
+from sim.errors import CapacityError, InvariantError, ResultsError, ScenarioError, SimError
 from sim.experiment.executor import execute
 from sim.experiment.results import load
 from sim.experiment.run import Interrupted, run
 from sim.experiment.task import Outcome, Task
-from sim.scenario.load import LoadedScenario, load_scenario
+from sim.scenario.cells import cell_scenarios
+from sim.scenario.dump import plain_data
+from sim.scenario.load import LoadedScenario, load_mapping, load_scenario
 
 Load = Callable[..., LoadedScenario]
 AXIS = "workload.arrivals.max_concurrency"
@@ -37,8 +40,6 @@ def rows(run_dir: Path, name: str) -> list[dict[str, str]]:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One finished run of the small scenario, shared by tests that only read it."""
-    from sim.scenario.load import load_mapping
-
     arm = {
         "speculative_config": {"method": "eagle3", "num_speculative_tokens": 3},
         "acceptance": {"kind": "iid", "rate": 0.7},
@@ -193,7 +194,7 @@ def test_when_nothing_runs_nothing_is_written(small: Load, tmp_path: Path) -> No
     with pytest.raises(SimError, match="GiB") as caught:
         run(loaded, tmp_path, jobs=1)
     assert caught.value.exit_code == CapacityError.exit_code == 2
-    assert list((tmp_path / "small").iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_some_failed_runs_leave_a_partial_result(small: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,6 +212,27 @@ def test_some_failed_runs_leave_a_partial_result(small: Load, tmp_path: Path, mo
     assert [cell["state"] for cell in manifest["cells"]] == ["done", "done", "partial"]
     assert manifest["cells"][2]["failures"][0]["reason"] == "ValueError: went wrong"
     assert {(row["arm"]) for row in rows(run_dir, "summary.csv") if row[f"vary.{AXIS}"] == "4"} == {"plain"}
+
+
+def test_a_broken_law_comes_with_its_traceback_and_the_command_that_replays_it(
+    small: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise InvariantError("blocks lost")
+
+    monkeypatch.setattr("sim.experiment.task.simulate", broken)
+    with pytest.raises(SimError) as caught:
+        run(small(), tmp_path, arms=["k3"], replicates=1, jobs=1)
+    assert caught.value.exit_code == 1
+    *trace, replay, law = str(caught.value).splitlines()
+    assert trace[0].startswith("Traceback")
+    assert law == "blocks lost"
+    arguments = shlex.split(replay.removeprefix("replay: specsim run SCENARIO "))
+    assert arguments[:6] == ["--seed", "0", "--arms", "plain", "--replicates", "1"]
+    again = small(None, sweep={"replicates": 2, "vary": {}})
+    assert cell_scenarios(load_mapping(plain_data(again.scenario), overrides=arguments[7::2]).scenario)[0].vary == {
+        AXIS: 1
+    }
 
 
 def test_an_interrupt_keeps_finished_runs(small: Load, tmp_path: Path) -> None:
@@ -240,7 +262,7 @@ def test_a_full_disk_leaves_nothing_and_says_so(small: Load, tmp_path: Path, mon
     with pytest.raises(ResultsError, match="No space left") as caught:
         run(small(), tmp_path, jobs=1)
     assert caught.value.exit_code == 5
-    assert list((tmp_path / "small").iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_in_the_way_is_one_clear_error(small: Load, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from sim.catalogue import normalised
 from sim.errors import ScenarioError
-from sim.hardware.catalogue import find_gpu, gpu_ids, with_overrides
+from sim.hardware.catalogue import find_gpu, gpu_ids
 
 
 @pytest.mark.parametrize("gpu_id", gpu_ids())
@@ -73,20 +73,3 @@ def test_unknown_names_suggest_the_nearest(typo, near):
 def test_unknown_names_without_a_neighbour_list_everything():
     with pytest.raises(ScenarioError, match=r"known: a100-pcie-80gb, .*rtx-pro-6000-se"):
         find_gpu("zzz")
-
-
-def test_overrides_parse_units_and_leave_the_rest_alone():
-    h100 = find_gpu("h100-sxm")
-    changed = with_overrides(h100, {"memory_bandwidth": "4.8 TB/s", "memory": "141 GB"})
-    assert (changed.memory_bandwidth, changed.memory) == (4.8e12, 141 * 10**9)
-    assert changed.model_copy(update={"memory_bandwidth": h100.memory_bandwidth, "memory": h100.memory}) == h100
-    assert with_overrides(h100, {}) == h100
-
-
-def test_bad_overrides_are_all_reported():
-    with pytest.raises(ScenarioError) as caught:
-        with_overrides(find_gpu("l4"), {"memory_bandwith": "1 TB/s", "memory": 80, "bf16": float("nan")})
-    message = str(caught.value)
-    assert "hardware.overrides.memory_bandwith: unknown GPU property; did you mean memory_bandwidth?" in message
-    assert "hardware.overrides.memory:" in message
-    assert "hardware.overrides.bf16:" in message

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 from sim.metrics.statistics import (
-    batch_means,
     bootstrap_means,
     incomplete_beta,
     mean_interval,
@@ -68,20 +67,6 @@ def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
         boot_hits += low <= 1.0 <= high
     assert abs(t_hits / 400 - 0.95) < 0.033
     assert abs(boot_hits / 400 - 0.95) < 0.045  # resampling five values adds its own error
-
-
-def test_batch_means_finds_correlation_and_the_right_width() -> None:
-    rng = np.random.default_rng(5)
-    white = rng.normal(0, 1, 20_000)
-    result = batch_means(white)
-    assert abs(result.lag1) < 0.6  # standard error 1/sqrt(20) = 0.22
-    assert result.interval.high is not None
-    expected = t_quantile(0.975, 19) / math.sqrt(20_000)
-    assert result.interval.high - result.interval.estimate == pytest.approx(expected, rel=0.5)  # chi, 19 degrees
-    drift = batch_means(np.linspace(0, 1, 1000))
-    assert drift.lag1 > 0.5
-    with pytest.raises(ValueError, match="20 values"):
-        batch_means(np.ones(5))
 
 
 def test_percentile_interval_without_any_value_is_nan() -> None:

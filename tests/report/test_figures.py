@@ -28,7 +28,7 @@ def test_speed_up_shows_the_compared_ratios(sweep_dir: Path) -> None:
     assert list(curve.y) == [ratio.speedup for ratio in expected if ratio]
     assert list(curve.x) == [1, 2, 4, 8, 16, 32, 64, 128, 256]
     assert "n = 5 replicates" in curve.customdata[0]
-    assert "95 % CI" in curve.customdata[0]
+    assert "CI" in curve.customdata[0]
 
 
 def test_break_even_marker_and_title_agree_with_the_file(sweep_dir: Path) -> None:

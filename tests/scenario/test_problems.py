@@ -158,3 +158,22 @@ def test_no_message_shows_pydantic_or_python(problems_of) -> None:  # type: igno
     assert len(problems) >= 5
     for problem in problems:
         assert not re.search(r"pydantic|Input should|dict|NoneType|instance of", problem.message), problem
+
+
+def test_one_broken_place_hides_nothing_beside_it(problems_of) -> None:  # type: ignore[no-untyped-def]
+    text = """
+model: {target: llama-3.1-8c, weight_dtype: bf17}
+hardware: {gpu: h100sxn, cost_per_gpu_hour_usd: -3}
+arms:
+  plain: {}
+  broken: {speculative_config: {method: eagle4}}
+  silent: {speculative_config: {method: eagle3, num_speculative_tokens: 3}}
+"""
+    assert [problem.key for problem in problems_of(text)] == [
+        "model.target",
+        "model.weight_dtype",
+        "hardware.gpu",
+        "hardware.cost_per_gpu_hour_usd",
+        "arms.broken.speculative_config.method",
+        "arms.silent.acceptance",
+    ]

@@ -39,19 +39,24 @@ def table(seed: int, n: int) -> RequestTable:
 
 
 def run(
-    requests: RequestTable, k: int, overlapped: bool, config: SchedulerConfig = ROOMY, host_s: float = 0.0
+    requests: RequestTable,
+    k: int,
+    overlapped: bool,
+    config: SchedulerConfig = ROOMY,
+    host_s: float = 0.0,
+    tape: np.ndarray | None = None,
 ) -> tuple[RunRecord, Scheduler]:
     rng = np.random.Generator(np.random.Philox(99))
-    tape = Tape(rng.integers(0, k + 1, requests.num_positions).astype(np.uint8))
+    drawn = rng.integers(0, k + 1, requests.num_positions).astype(np.uint8)
     config = dataclasses.replace(config, lookahead_tokens=k)
     env, recorder, pass_cost = simpy.Environment(), Recorder(requests), TenMilliseconds()
     cost = BoundCost(pass_cost, pass_cost, HostOverhead(host_s, 0.0), 0.0, "test", 0.0)
     if overlapped:
-        ahead = OverlappedScheduler(config, requests, tape, Fixed(k))
+        ahead = OverlappedScheduler(config, requests, Tape(drawn if tape is None else tape), Fixed(k))
         scheduler: Scheduler = ahead
         server: Server = OverlappedServer(env, ahead, cost, NoDrafter(), recorder)
     else:
-        scheduler = Scheduler(config, requests, tape, Fixed(k))
+        scheduler = Scheduler(config, requests, Tape(drawn if tape is None else tape), Fixed(k))
         server = Server(env, scheduler, cost, NoDrafter(), recorder)
 
     def arrive():  # type: ignore[no-untyped-def]
@@ -97,11 +102,20 @@ def test_host_time_hides_behind_the_gpu() -> None:
     assert set(summed.steps.duration_ns.tolist()) == {18_000_000}
 
 
-def test_a_finished_request_wastes_its_place_in_the_next_step() -> None:
+def test_a_request_sure_to_end_in_flight_is_not_scheduled_again() -> None:
     one = RequestTable(np.array([0]), np.array([10]), np.array([5]), np.array([0]), np.array([True]))
     ahead, _ = run(one, 0, True)
     in_step, _ = run(one, 0, False)
-    assert ahead.steps.num_tokens.tolist() == [10, 1, 1, 1, 1, 1]
-    assert ahead.steps.num_emitting.tolist() == [1, 1, 1, 1, 1, 0]
-    assert in_step.steps.num_tokens.tolist() == [10, 1, 1, 1, 1]
+    assert ahead.steps.num_tokens.tolist() == in_step.steps.num_tokens.tolist() == [10, 1, 1, 1, 1]
+    assert np.array_equal(ahead.requests.finish_ns, in_step.requests.finish_ns)
+
+
+def test_a_request_that_ends_by_accepted_drafts_wastes_its_place_in_the_next_step() -> None:
+    one = RequestTable(np.array([0]), np.array([10]), np.array([5]), np.array([0]), np.array([True]))
+    all_accepted = np.full(5, 3, np.uint8)
+    ahead, _ = run(one, 3, True, tape=all_accepted)
+    in_step, _ = run(one, 3, False, tape=all_accepted)
+    assert in_step.steps.num_tokens.tolist() == [10, 4]
+    assert ahead.steps.num_tokens.tolist() == [10, 4, 4]
+    assert ahead.steps.num_emitting.tolist() == [1, 1, 0]
     assert ahead.requests.finish_ns[0] == in_step.requests.finish_ns[0]

@@ -111,6 +111,6 @@ def _tip(arm: str, point: Point, axis: Axis | None, say: Callable[[float], str])
         lines.append(plain(f"{axis.short} {say_value(point.cell.x)}"))
     lines.append(f"<b>{say(point.y)}</b>")
     if point.low is not None and point.high is not None:
-        lines.append(f"95 % CI {say(point.low)} to {say(point.high)}")
+        lines.append(f"CI {say(point.low)} to {say(point.high)}")
     lines.append(f"n = {point.n} replicates")
     return "<br>".join([*lines, plain(point.flag)] if point.flag else lines)

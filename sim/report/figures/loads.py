@@ -20,7 +20,7 @@ METRICS = {
     "p99_e2el_ms": ("p99 E2E", "e2el"),
 }
 _DEFINITION = (
-    "Mean over replicates with its 95 % t-interval. Output throughput counts output tokens of all requests per "
+    "Mean over replicates with its t-interval. Output throughput counts output tokens of all requests per "
     "second of simulated time, warm-up excluded. TPOT of a request = (E2E latency - TTFT) / (output tokens - 1). "
     "Absolute figures inherit the error of the cost model; ratios between arms are more reliable."
 )
@@ -33,7 +33,7 @@ def panel(results: Results) -> Panel:
     styles = arm_styles(results)
     main = be.main_objective(results)
     start = metrics.index(main) if main in metrics else 0
-    reading = "Mean over replicates with its 95 % interval. "
+    reading = f"Mean over replicates with its {results.ci}. "
     reading += "Much of it is common to all arms and cancels in the speed-up."
     legend = [(arm, styles[arm]) for arm in results.arms]
     return Panel("loads", "Absolute figures", views, reading, _DEFINITION, start=start, legend=legend)
@@ -56,7 +56,7 @@ def _view(results: Results, part: Slice, metric: str) -> View:
         plot.update_layout(xaxis=load_axis(results.axis, [c.x for c in part.cells]), yaxis=axis_y)
     _add_slo(plot, results, metric, series.values())
     label = METRICS[metric][0] + (f" · {part.label}" if part.label and len(results.slices) > 1 else "")
-    head = [results.axis.short if results.axis else "cell", "arm", unit, "95 % CI low", "95 % CI high", "runs", "note"]
+    head = [results.axis.short if results.axis else "cell", "arm", unit, "CI low", "CI high", "runs", "note"]
     rows = [_row(arm, point, part) for arm, points in series.items() for point in points]
     return View(label, _finding(series, metric, results.axis), [Chart(plot)], Table(head, rows), _saturated(series))
 

@@ -24,7 +24,7 @@ GLOSSARY = {
     "Acceptance by position": "Unconditional: the first i drafts were all accepted, over all drafts. Conditional: "
     "the i-th accepted, given that the ones before were.",
     "Break-even": "The load at which the speed-up crosses 1, interpolated between tested loads; never extrapolated.",
-    "95 % CI": "Statistical uncertainty of this simulation: paired t-interval over replicates with other seeds. It "
+    "CI": "Statistical uncertainty of this simulation: paired t-interval over replicates with other seeds. It "
     "says nothing about the cost model; the cost model band does.",
     "Cost model band": "Where the break-even moves when speculative steps take longer or shorter by the error of the "
     "cost profile while plain steps are right (the pessimistic reading: an error common to both would cancel).",
@@ -68,11 +68,11 @@ def _facts(results: Results) -> list[tuple[str, str]]:
     )
     facts = [(name.replace("_", " "), str(manifest[name])) for name in names if manifest.get(name) is not None]
     facts += [
-        (name.replace("_", " "), str(manifest[name])) for name in ("scenario_hash", "machine") if manifest.get(name)
+        (name.replace("_", " "), str(manifest[name])) for name in ("scenario_hash", "platform") if manifest.get(name)
     ]
     for profile in cost_profiles(results):
         facts.append(("cost profile", ", ".join(f"{key} {value}" for key, value in profile.items())))
-    packages = manifest.get("packages") or manifest.get("deps") or manifest.get("dependencies") or {}
+    packages = manifest.get("packages") or {}
     if isinstance(packages, Mapping) and packages:
         facts.append(("packages", ", ".join(f"{name} {version}" for name, version in packages.items())))
     seeds = sorted({str(seed) for seed in results.summary.get("seed", ())})

@@ -25,8 +25,8 @@ METRICS = {
 _DEFINITION = (
     "Speed-up is the arm divided by the baseline for rates and the baseline divided by the arm for times, so above 1 "
     "always means that the arm is better. It is the geometric mean over replicates of the paired ratio (same "
-    "requests, same random numbers); the band is the 95 % t-interval of its logarithm. Diamonds on the line at 1 are "
-    "break-even points with their 95 % interval; they are interpolated between tested loads and never extrapolated. "
+    "requests, same random numbers); the band is the t-interval of its logarithm. Diamonds on the line at 1 are "
+    "break-even points with their interval; they are interpolated between tested loads and never extrapolated. "
     "The dotted line is the closed form: the same step costs at the mean context, every request decoding, no "
     "queueing, no prefill."
 )
@@ -53,7 +53,7 @@ def _reading(results: Results) -> str:
     words = f"Ratio to {results.baseline}: above 1 the arm is better, in the shaded area it is worse."
     axis, curves = results.axis, results.break_even.get("analytic") or {}
     if axis and any(curve.get("crossings") for table in _entries(results) for curve in table):
-        words += " Hollow diamonds: break-even with its 95 % interval."
+        words += " Hollow diamonds: break-even with its interval."
     if axis and axis.analytic and any(curve.get("batch") for curve in curves.values()):
         words += " Dotted: closed form without queueing and prefill."
     return words
@@ -77,7 +77,7 @@ def _sweep_view(results: Results, axis: Axis, part: Slice, metric: str) -> View:
             _add_closed_form(plot, arm, styles[arm], results.break_even.get("analytic") or {}, part)
         add_curve(plot, arm, styles[arm], points, axis, factor)
     for arm in results.challengers:
-        _add_break_even(plot, arm, styles[arm], be.entry(results, arm, metric, part), axis)
+        _add_break_even(plot, arm, styles[arm], be.entry(results, arm, metric, part), results.ci)
     _frame(plot, axis, part, [p for points in series.values() for p in points], metric)
     label = METRICS[metric] + (f" · {part.label}" if part.label else "")
     table = Table(_head(axis), [_row(arm, p) for arm, points in series.items() for p in points])
@@ -102,7 +102,7 @@ def _finding(results: Results, axis: Axis, part: Slice, metric: str) -> str:
     return be.together(clauses[:4]) + (f"; and {len(clauses) - 4} more arms" if len(clauses) > 4 else "")
 
 
-def _add_break_even(plot: go.Figure, arm: str, style: ArmStyle, found: Mapping[str, Any] | None, axis: Axis) -> None:
+def _add_break_even(plot: go.Figure, arm: str, style: ArmStyle, found: Mapping[str, Any] | None, ci: str) -> None:
     for crossing in be.crossings(found) if found else ():
         value = float(crossing["value"])
         low, high = (crossing.get(key) or value for key in ("ci_low", "ci_high"))
@@ -113,7 +113,7 @@ def _add_break_even(plot: go.Figure, arm: str, style: ArmStyle, found: Mapping[s
             marker={"symbol": "diamond", "size": 14, "color": "#ffffff", "line": {"color": style.color, "width": 3}},
             error_x={"type": "data", "array": [high - value], "arrayminus": [value - low], "color": style.color,
                      "thickness": 3, "width": 7},
-            customdata=[f"<b>{plain(arm)}</b> breaks even at<br>{plain(be.precise(crossing, axis))}"],
+            customdata=[f"<b>{plain(arm)}</b> breaks even at<br>{plain(be.precise(crossing, ci))}"],
             hovertemplate="%{customdata}<extra></extra>",
         )  # fmt: skip
 
@@ -162,7 +162,7 @@ def _range(points: Sequence[Point]) -> tuple[float, float]:
 
 
 def _head(axis: Axis) -> list[str]:
-    return [axis.short, "arm", "speed-up", "95 % CI low", "95 % CI high", "pairs", "note"]
+    return [axis.short, "arm", "speed-up", "CI low", "CI high", "pairs", "note"]
 
 
 def _row(arm: str, point: Point) -> list[str | float | None]:
@@ -198,7 +198,7 @@ def _point_view(results: Results, part: Slice, metrics: Sequence[str]) -> View:
             textposition="top center",
             marker={"size": 12, "symbol": styles[arm].symbol, "color": styles[arm].color},
             customdata=[
-                f"<b>{plain(arm)}</b><br>{metric_name(m)}: {factor(r.speedup)}<br>95 % CI {number(r.low)} to "
+                f"<b>{plain(arm)}</b><br>{metric_name(m)}: {factor(r.speedup)}<br>{results.ci} {number(r.low)} to "
                 f"{number(r.high)}, n = {r.n} pairs" for m, r in known
             ],
             hovertemplate="%{customdata}<extra></extra>",
@@ -207,7 +207,7 @@ def _point_view(results: Results, part: Slice, metrics: Sequence[str]) -> View:
         )  # fmt: skip
         rows += [[metric_name(m), arm, r.speedup, r.low, r.high, r.n, r.verdict] for m, r in known]
     _frame_point(plot, [metric_name(m) for m in reversed(metrics)], rows)
-    head = ["metric", "arm", "speed-up", "95 % CI low", "95 % CI high", "pairs", "verdict"]
+    head = ["metric", "arm", "speed-up", "CI low", "CI high", "pairs", "verdict"]
     return View(part.label, _point_finding(results, part, be.main_objective(results)), [Chart(plot)], Table(head, rows))
 
 

@@ -56,7 +56,7 @@ def _point_headline(results: Results, objective: str) -> str:
             ratio.verdict, "makes no measurable difference"
         )
         ci = interval(ratio.low, ratio.high, "x")
-        words.append(f"{arm} {pays}: {change(ratio.speedup)}" + (f" (95 % CI {ci}×)" if ci else ""))
+        words.append(f"{arm} {pays}: {change(ratio.speedup)}" + (f" ({results.ci} {ci}×)" if ci else ""))
     return "; ".join(words) or "Nothing to compare"
 
 
@@ -121,7 +121,7 @@ def _pay_cell(cell: Cell, ratio: Ratio | None) -> str:
         reason = cell.reason or "no value"
         return f'<td class="missing" title="{escape(reason)}">failed</td>' if not cell.done else "<td>–</td>"
     ci = interval(ratio.low, ratio.high, "x")
-    tip = f"{ratio.verdict}; 95 % CI {ci or 'unknown'}; {ratio.n} pairs"
+    tip = f"{ratio.verdict}; CI {ci or 'unknown'}; {ratio.n} pairs"
     kind = {"better": "pays", "worse": "loses"}.get(ratio.verdict, "open")
     return f'<td class="{kind}" title="{escape(tip)}">{factor(ratio.speedup)}<i>{_MARKS[ratio.verdict]}</i></td>'
 
@@ -135,7 +135,7 @@ def _break_even_list(results: Results, axis: Axis, part: Slice) -> str:
     ]
     if not rows:
         return ""
-    names = ("Arm", "Objective", "Break-even", "95 % CI", "Between tested loads", "Cost model band", "Largest gain")
+    names = ("Arm", "Objective", "Break-even", results.ci, "Between tested loads", "Cost model band", "Largest gain")
     used = [place for place in range(len(names)) if any(row[place] not in ("", "–") for row in rows)]
     head = "".join(f'<th scope="col">{names[place]}</th>' for place in used)
     body = "".join(f"<tr>{''.join(_text_cell(row[place]) for place in used)}</tr>" for row in rows)

@@ -1,0 +1,93 @@
+"""`specsim explain`: what the cost model says about a scenario, without simulating it."""
+
+import os
+import sys
+
+import click
+
+from sim.acceptance.base import MAX_DRAFT_TOKENS
+from sim.experiment.explain import Asked
+from sim.experiment.explain import explain as explain_scenario
+from sim.experiment.run import narrowed
+from sim.report.explain import explanation_json, explanation_text
+from sim.scenario.load import LoadedScenario, load_scenario
+from sim.units import parse_count
+
+MAX_VALUES = 64
+
+
+class Counts(click.ParamType):  # type: ignore[type-arg]
+    """Whole numbers as `1,8,64`, `8k` or `0:5` (both ends included), in ascending order without repetitions."""
+
+    name = "counts"
+
+    def __init__(self, least: int, most: int) -> None:
+        self.least, self.most = least, most
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """Parse; what is wrong becomes a usage error."""
+        numbers: set[int] = set()
+        for part in str(value).split(","):
+            first, colon, last = (text.strip() for text in part.partition(":"))
+            try:
+                low = parse_count(_plain_number(first))
+                high = parse_count(_plain_number(last)) if colon else low
+            except ValueError as error:
+                self.fail(f"{part.strip()!r}: {error}", param, ctx)
+            if not self.least <= low <= high <= self.most:
+                self.fail(f"{part.strip()!r}: allowed: {self.least} to {self.most:,}, ranges ascending", param, ctx)
+            if high - low >= MAX_VALUES:
+                self.fail(f"{part.strip()!r}: {high - low + 1:,} values; allowed: at most {MAX_VALUES}", param, ctx)
+            numbers |= set(range(low, high + 1))
+        if len(numbers) > MAX_VALUES:
+            self.fail(f"{len(numbers)} values; allowed: at most {MAX_VALUES}", param, ctx)
+        return tuple(sorted(numbers))
+
+
+def _plain_number(text: str) -> str:
+    if not text:
+        raise ValueError("expected a count such as `64` or `8k`, a list `1,8,64` or a range `0:5`")
+    return text
+
+
+@click.command(name="explain")
+@click.argument("scenario")
+@click.option("--batch", "batches", type=Counts(1, 1_000_000), metavar="1,8,64",
+              help="Batches of the step-time table; default those of the sweep, else powers of two.")  # fmt: skip
+@click.option("--k", "ks", type=Counts(0, MAX_DRAFT_TOKENS), metavar="0:5",
+              help="Draft tokens per step of the table; default 0 and those of the arms.")  # fmt: skip
+@click.option("--context", "contexts", type=Counts(1, 100_000_000), metavar="512,8k",
+              help="Tokens of context of every request; default the mean that a decode step meets.")  # fmt: skip
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override one field; may be repeated.")
+@click.option("--arms", metavar="A,B", help="Only these arms (and the baseline).")
+@click.option("--breakdown", is_flag=True, help="The target's time by op group, for every row of the table.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def explain(
+    scenario: str,
+    batches: tuple[int, ...] | None,
+    ks: tuple[int, ...] | None,
+    contexts: tuple[int, ...] | None,
+    overrides: tuple[str, ...],
+    arms: str | None,
+    breakdown: bool,
+    as_json: bool,
+) -> None:
+    """Explain SCENARIO (a file, or the name of a shipped one) without simulating it.
+
+    Memory of every arm, step times over batch x K x context with what bounds them, where the bound changes, and the
+    first closed-form break-even with its band.
+    """
+    loaded = load_scenario(scenario, overrides)
+    if arms is not None:
+        loaded = _narrowed(loaded, [name.strip() for name in arms.split(",")])
+    explanation = explain_scenario(loaded, Asked(batches, ks, contexts))
+    if as_json:
+        click.echo(explanation_json(explanation))
+        return
+    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    text = explanation_text(explanation, every_k=ks is not None, breakdown=breakdown, colour=colour)
+    click.echo(text, nl=False, color=colour)
+
+
+def _narrowed(loaded: LoadedScenario, arms: list[str]) -> LoadedScenario:
+    return LoadedScenario(narrowed(loaded.scenario, arms, None), loaded.base_dir, loaded.source_text, loaded.notes)

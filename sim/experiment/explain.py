@@ -1,0 +1,217 @@
+"""Everything the bound cost model says about a scenario without simulating it: the content of `specsim explain`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.acceptance.base import AcceptanceModel
+from sim.cost.base import BoundCost, ForwardPass
+from sim.cost.passes import verify_pass
+from sim.errors import CapacityError, ScenarioError
+from sim.experiment.analytic import AnalyticCurve, analytic_curve, analytic_document, why_not
+from sim.experiment.capacity import memory_of
+from sim.experiment.explanation import (
+    Acceptance,
+    ArmFacts,
+    BreakEven,
+    Cost,
+    Demand,
+    Deployed,
+    Explanation,
+    Ranges,
+)  # fmt: skip
+from sim.experiment.landmarks import kv_equals_weights, prefill_of, ridge_tokens
+from sim.experiment.step_table import Grid, step_tables
+from sim.hardware.profile import CALIBRATED, SAME_GENERATION, find_profile, profile_ids
+from sim.rng import Streams
+from sim.scenario.arms import Arm
+from sim.scenario.build import ArmSetup, resolved, set_up
+from sim.scenario.defaults import CONCURRENCY_KEY
+from sim.scenario.load import LoadedScenario
+from sim.scenario.schema import Scenario
+from sim.theory.crossings import crossings
+
+#: Batches of the table when the sweep does not vary the concurrency.
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+#: Rows of one table; each takes about 0.1 ms.
+MAX_ROWS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What to tabulate; None: batches of the sweep or powers of two, K from 0 on, the workload's mean context."""
+
+    batches: tuple[int, ...] | None = None
+    ks: tuple[int, ...] | None = None
+    contexts: tuple[int, ...] | None = None
+
+
+def explain(loaded: LoadedScenario, asked: Asked) -> Explanation:
+    """Explain every arm of a scenario.
+
+    Raises:
+        ScenarioError: a name is unknown, or a context exceeds what the engine takes.
+        CapacityError: an arm does not fit.
+    """
+    scenario, base_dir = loaded.scenario, loaded.base_dir
+    setups = {name: _bound(scenario, name, base_dir) for name in scenario.arms}
+    base = setups[scenario.baseline]
+    plain = base if not base.arm.speculates else _plain(scenario, base_dir)
+    demand = demand_of(scenario, base_dir, resolved(base.engine.max_model_len))
+    grid = _grid(scenario, asked, base, demand)
+    deployment = base.deployment
+    return Explanation(
+        name=scenario.name,
+        baseline=scenario.baseline,
+        deployed=Deployed(deployment.gpu.name, deployment.tensor_parallel_size, deployment.target.name,
+                          deployment.weight_dtype, deployment.kv_cache_dtype),
+        demand=demand,
+        cost=_cost(scenario, base),
+        varied=tuple(key for key in scenario.sweep.vary if key != CONCURRENCY_KEY),
+        notes=loaded.notes,
+        arms=tuple(_arm(name, setups, scenario, demand, grid.contexts) for name in setups),
+        tables=step_tables(setups, plain, grid),
+        ridge_tokens=ridge_tokens(base.cost.target),
+        kv_equals_weights=tuple(kv_equals_weights(base.cost.target, batch) for batch in grid.batches),
+    )  # fmt: skip
+
+
+def _bound(scenario: Scenario, name: str, base_dir: Path) -> ArmSetup:
+    try:
+        return set_up(scenario, name, base_dir)
+    except CapacityError as error:
+        raise CapacityError(f"arms.{name}: {error}") from error
+
+
+def _plain(scenario: Scenario, base_dir: Path) -> ArmSetup:
+    """Plain decoding in a scenario whose baseline speculates itself."""
+    return set_up(scenario.model_copy(update={"arms": {"plain": Arm()}}), "plain", base_dir)
+
+
+def _grid(scenario: Scenario, asked: Asked, setup: ArmSetup, demand: Demand) -> Grid:
+    """What to tabulate, defaults filled in."""
+    longest = resolved(setup.engine.max_model_len)
+    contexts = asked.contexts or (demand.decode_context_tokens,)
+    if asked.contexts and max(contexts) >= longest:
+        raise ScenarioError(f"context {max(contexts)}: allowed: below engine.max_model_len = {longest}")
+    batches = asked.batches or _swept_batches(scenario) or BATCHES
+    rows = len(batches) * len(asked.ks or ()) * len(contexts)
+    if rows > MAX_ROWS:
+        raise ScenarioError(f"{rows} batches x K x contexts; allowed: at most {MAX_ROWS}; ask for fewer of them")
+    return Grid(batches, asked.ks, contexts)
+
+
+def _swept_batches(scenario: Scenario) -> tuple[int, ...]:
+    return tuple(sorted({int(value) for value in scenario.sweep.vary.get(CONCURRENCY_KEY, ())}))
+
+
+def demand_of(scenario: Scenario, base_dir: Path, max_model_len: int) -> Demand:
+    """Means of the workload; the mean decode context is that of the requests of replicate 0, as a run measures it."""
+    facts = scenario.workload.facts(base_dir)
+    table = scenario.workload.requests(Streams(scenario.seed), base_dir)
+    prompt = table.prompt_tokens.astype(np.float64)
+    output = np.clip(max_model_len - prompt, 0.0, table.output_tokens)
+    total = max(float(output.sum()), 1.0)
+    context = float((output * (prompt + (output - 1.0) / 2.0)).sum()) / total
+    return Demand(facts.num_requests, facts.mean_prompt_tokens, facts.mean_output_tokens, max(1, round(context)))
+
+
+def _cost(scenario: Scenario, setup: ArmSetup) -> Cost:
+    cost, profile = setup.cost, setup.cost.profile.partition("/")[0]
+    fitted = scenario.cost_model.kind == "roofline" and profile in profile_ids()
+    return Cost(
+        kind=scenario.cost_model.kind,
+        profile=cost.profile,
+        relative_error=cost.relative_error,
+        trust=trust(cost.relative_error),
+        covers=find_profile(profile).fit_range if fitted else "",
+        host_base_ms=cost.host.base_s * 1e3,
+        host_per_request_ms=cost.host.per_request_s * 1e3,
+        host_overlapped=setup.engine.async_scheduling,
+        draft_launch_ms=cost.draft_launch_s * 1e3,
+        draft_token_us=_draft_token_s(cost) * 1e6,
+    )
+
+
+def trust(relative_error: float) -> str:
+    """The badge of a cost profile."""
+    if relative_error <= 0:
+        return "exact"
+    steps = ((CALIBRATED, "calibrated"), (SAME_GENERATION, "same generation"))
+    return next((word for limit, word in steps if relative_error <= limit), "uncertain")
+
+
+def _draft_token_s(cost: BoundCost) -> float:
+    """What one draft token costs beyond being a token: the same pass with and without the mark."""
+    marked = verify_pass(1, 1, 1)
+    unmarked = ForwardPass(*marked[:3], 0, *marked[4:])
+    return cost.target.price(marked).seconds - cost.target.price(unmarked).seconds
+
+
+def _arm(
+    name: str, setups: Mapping[str, ArmSetup], scenario: Scenario, demand: Demand, contexts: Sequence[int]
+) -> ArmFacts:
+    setup, drafter = setups[name], setups[name].deployment.drafter
+    config = setup.arm.speculative_config.model_dump(mode="json", exclude_none=True)
+    opted_out = any(not traffic.speculate for traffic in scenario.workload.classes)
+    curves = [] if name == scenario.baseline else list(contexts)
+    return ArmFacts(
+        name=name,
+        speculates=setup.arm.speculates,
+        speculative_config=config,
+        drafter=None if drafter is None else drafter.name,
+        drafts_nothing_at=() if drafter is None else _without_drafts(setup),
+        acceptance=_acceptance(setup),
+        memory=memory_of(setup, contexts),
+        prefill=prefill_of(setup, max(1, round(demand.mean_prompt_tokens))),
+        break_even=tuple(_break_even(setup, setups[scenario.baseline], context, opted_out) for context in curves),
+    )
+
+
+def _without_drafts(setup: ArmSetup) -> tuple[tuple[int, int], ...]:
+    ranges = getattr(setup.arm.speculative_config, "num_speculative_tokens_per_batch_size", None) or ()
+    return tuple((first, last) for first, last, k in ranges if k == 0)
+
+
+def _acceptance(setup: ArmSetup) -> tuple[Acceptance, ...]:
+    arm, k = setup.arm, setup.arm.speculative_config.max_draft_tokens
+    if arm.acceptance is None or not k:
+        return ()
+    models: dict[str, AcceptanceModel] = {"": arm.acceptance, **arm.class_acceptance}
+    return tuple(_rates(traffic, model, k) for traffic, model in models.items())
+
+
+def _rates(traffic: str, model: AcceptanceModel, k: int) -> Acceptance:
+    rates = [float(rate) for rate in model.survival(k)]
+    before = [1.0, *rates[:-1]]
+    given = tuple(rate / prior if prior else 0.0 for rate, prior in zip(rates, before, strict=True))
+    profile = str(getattr(model, "profile", None) or "")
+    return Acceptance(traffic, model.kind, profile, 1.0 + sum(rates), tuple(rates), given)
+
+
+def _break_even(setup: ArmSetup, baseline: ArmSetup, context: int, opted_out: bool) -> BreakEven:
+    reason = "a traffic class does not speculate" if opted_out else why_not(setup) or why_not(baseline)
+    if reason:
+        return BreakEven(context, {}, None, None, (), (), (), reason)
+    curve = analytic_curve(setup, baseline, context)
+    drawn = ("batch", "speedup", "band_low", "band_high")
+    document = {key: value for key, value in analytic_document(curve).items() if key not in drawn}
+    pays, if_slower, if_faster = (_paying(curve, edge) for edge in (curve.speedup, curve.band_low, curve.band_high))
+    return BreakEven(context, document, _at(curve, 0), _at(curve, -1), pays, if_slower, if_faster, "")
+
+
+def _at(curve: AnalyticCurve, index: int) -> tuple[float, float, float]:
+    return float(curve.speedup[index]), float(curve.band_low[index]), float(curve.band_high[index])
+
+
+def _paying(curve: AnalyticCurve, speedup: NDArray[np.float64]) -> Ranges:
+    """Ranges of batches with a speed-up above 1."""
+    turns = [found.value for found in crossings(curve.batch.tolist(), np.log(speedup).tolist())]
+    signs = np.sign(speedup - 1.0)
+    starts_above = bool(signs[signs != 0][:1] > 0)
+    ends = [*([1.0] if starts_above else []), *turns]
+    ends += [float(curve.batch[-1])] if len(ends) % 2 else []
+    return tuple(zip(ends[::2], ends[1::2], strict=True))
