@@ -11,6 +11,7 @@ from sim.calibration.tables import Table
 from sim.cost.formats import resolve_format
 from sim.cost.gemm import bind_gemm
 from sim.cost.stack import ModelParts, Stack
+from sim.errors import CalibrationError
 from sim.hardware.profile import (
     ChosenProfile,
     ElementwiseFit,
@@ -40,8 +41,10 @@ def layer_shape(model: Model, layer: str, tp: int) -> LinearShape:
     """The matrix of a layer named as in layers.csv, once."""
     if layer == "lm_head":
         return model.lm_head_shape(tp)
-    wanted = PRODUCTS[layer]
-    return next(shape for shape in model.linear_shapes(tp) if shape.name == wanted)._replace(layers=1)
+    found = [shape for shape in model.linear_shapes(tp) if shape.name == PRODUCTS[layer]]
+    if not found:
+        raise CalibrationError(f"{model.name} has no {layer}")
+    return found[0]._replace(layers=1)
 
 
 def _products_us(rows: Rows, fit: GemmFit) -> Floats:

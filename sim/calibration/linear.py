@@ -130,14 +130,14 @@ def _moe_parameters(_: Rows) -> tuple[Parameter, ...]:
 
 
 def _moe_usable(rows: Rows) -> Mask:
-    """All experts on one GPU (or each split over all), and no row of its shape beats the datasheet bandwidth."""
+    """All experts on one GPU (or each split over all), and no row of its shape and routing beats the datasheet."""
     table, fmt = rows.table, _format(rows)
     tp = table.numbers("tp") if "tp" in table.columns else np.ones(len(table))
     width, hidden = table.numbers("inter") / tp, table.numbers("hidden")
     balanced = table.text("routing") == "balanced" if "routing" in table.columns else np.ones(len(table), bool)
     traffic = 3.0 * hidden * width * fmt.weight_bytes * _distinct(rows)
     impossible = balanced & (rows.times_us < _SCATTER * 1e6 * traffic / rows.gpu.memory_bandwidth)
-    keys = table.keys([c for c in ("hidden", "inter", "experts", "topk", "tp", "ep") if c in table.columns])
+    keys = table.keys([c for c in ("hidden", "inter", "experts", "topk", "tp", "ep", "routing") if c in table.columns])
     warm = {key for key, fast in zip(keys, impossible, strict=True) if fast}
     split = table.numbers("ep") > 1 if "ep" in table.columns else np.zeros(len(table), bool)
     cold: Mask = np.array([key not in warm for key in keys])

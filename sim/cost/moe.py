@@ -30,9 +30,9 @@ class Routing(NamedTuple):
 
     def distinct(self, experts: int, top_k: int, tokens: int) -> float:
         """Expected distinct experts of `tokens` tokens."""
-        independent = 1.0 + (tokens - 1.0) * (1.0 - self.adjacent_correlation)
         if not self.popularity_skew:
-            return distinct_experts(independent, experts, top_k)
+            return distinct_experts(tokens, experts, top_k, self.adjacent_correlation)
+        independent = 1.0 + (tokens - 1.0) * (1.0 - self.adjacent_correlation)
         chosen = _popularity(experts, top_k, self.popularity_skew)
         return float(np.sum(1.0 - (1.0 - chosen) ** independent))
 

@@ -18,9 +18,9 @@ Written by `specsim validate physics`. Mean / 95th percentile / worst absolute e
   shapes, head layouts, expert shapes, message sizes, chunk shapes, layers).
 - **naive**: datasheet peaks, hard maximum, no fixed costs.
 - **rows**: used, of those in the table. Not used: matrix products and experts of shapes that beat the datasheet
-  bandwidth by more than 5 % (read from the L2 cache), attention whose KV partly fits the L2 cache, experts spread over
-  GPUs, plain NCCL, messages above 64 MiB. **all rows**: mean error of the shipped profile with those included
-  (never experts spread over GPUs).
+  bandwidth by more than 5 % (read from the L2 cache, or routed to fewer experts than stated), attention whose KV partly
+  fits the L2 cache, experts spread over GPUs, plain NCCL, messages above 64 MiB. **all rows**: mean error of the
+  shipped profile with those included (never experts spread over GPUs).
 """
 
 

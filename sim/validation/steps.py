@@ -19,6 +19,7 @@ from sim.cost.base import NO_ATTENTION, AttentionLoad, ForwardPass
 from sim.cost.formats import resolve_format
 from sim.cost.gemm import bind_gemm
 from sim.cost.stack import RooflineCost, Stack
+from sim.errors import CalibrationError, ScenarioError
 from sim.hardware.catalogue import find_gpu
 from sim.hardware.profile import choose_profile
 
@@ -46,8 +47,18 @@ def compare_steps(folder: Path) -> list[StepErrors]:
     layers = read_table(folder / "layers.csv", LAYER_PRODUCTS.columns)
     mixed = read_table(folder / "attention_mixed.csv", (*MIXED.columns, "tp"))
     kernels = dict(mixed.groups(("gpu", "model", "tp")))
-    found = [_Steps(rows, kernels[key]) for key, rows in layers.groups(("gpu", "model", "tp")) if key in kernels]
-    return [errors for steps in found for errors in steps.errors()]
+    both = [(rows, kernels[key]) for key, rows in layers.groups(("gpu", "model", "tp")) if key in kernels]
+    return [errors for rows, attention in both for errors in _errors_of(rows, attention)]
+
+
+def _errors_of(layers: Table, attention: Table) -> list[StepErrors]:
+    """Nothing for a GPU or model that we do not know, and where layers of a step were not measured."""
+    try:
+        steps = _Steps(layers, attention)
+        complete = {*PRODUCTS, "lm_head", "sampler"} <= set(map(str, layers.text("layer")))
+        return steps.errors() if complete and not steps.model.experts else []
+    except (ScenarioError, CalibrationError):
+        return []
 
 
 class _Steps:

@@ -10,10 +10,11 @@ from sim.calibration.operators import Rows, left_out_us
 from sim.calibration.tables import Table, read_table
 from sim.cost.attention import AttentionShape, bind_gqa
 from sim.cost.base import NO_ATTENTION, AttentionLoad
-from sim.cost.moe import Routing, distinct_experts
+from sim.cost.moe import Routing
 from sim.errors import CalibrationError
 from sim.hardware.catalogue import find_gpu
 from sim.hardware.profile import choose_profile
+from sim.theory.tokens import distinct_experts
 
 
 def table(**columns) -> Table:
@@ -107,7 +108,7 @@ def test_elementwise_sums_count_both_norms():
 def test_skewed_and_correlated_routing_touch_fewer_experts():
     uniform, skewed, correlated = Routing(), Routing(popularity_skew=1.0), Routing(adjacent_correlation=0.5)
     for tokens in (2, 8, 64):
-        assert uniform.distinct(128, 8, tokens) == pytest.approx(distinct_experts(128, 8, tokens))
+        assert uniform.distinct(128, 8, tokens) == pytest.approx(distinct_experts(tokens, 128, 8))
         assert skewed.distinct(128, 8, tokens) < uniform.distinct(128, 8, tokens)
         assert correlated.distinct(128, 8, tokens) < uniform.distinct(128, 8, tokens)
     for routing in (uniform, skewed, correlated):

@@ -93,3 +93,16 @@ def test_whole_steps_on_the_public_tables(shared_data):
         assert steps[gpu, "verify"].left_out.mape < 9.0
         assert steps[gpu, "mixed"].left_out.mape < 9.0
         assert steps[gpu, "verify"].naive.mape > 15.0
+
+
+def test_steps_of_unknown_models_and_incomplete_layers_are_left_out(tmp_path):
+    layers = "gpu,model,tp,layer,tokens,time_us\n"
+    layers += "RTX-4090,No-Such-Model,1,qkv_proj,1,5\nRTX-4090,Llama-3.1-8B,1,qkv_proj,1,5\n"
+    mixed = "gpu,model,tp,q_heads,kv_heads,head_dim,prefill_q,prefill_ctx,n_decode,decode_ctx,time_us\n"
+    mixed += "".join(f"RTX-4090,{name},1,32,8,128,0,0,1,64,9\n" for name in ("No-Such-Model", "Llama-3.1-8B"))
+    (tmp_path / "layers.csv").write_text(layers)
+    (tmp_path / "attention_mixed.csv").write_text(mixed)
+    assert compare_steps(tmp_path) == []
+    report = compare_folder(tmp_path)
+    assert [own.operator for own in report.comparisons if own.left_out_us is not None] == []
+    assert any("No-Such-Model" in skipped.what for skipped in report.skipped)
