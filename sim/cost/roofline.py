@@ -1,11 +1,13 @@
 """`roofline`: smooth maximum of memory and compute per op group with fitted parameters; `naive`: datasheet peaks."""
 
-from typing import Literal
+from pathlib import Path
+from typing import Literal, Self
 
-from sim.cost.base import COST_MODELS, BoundCost, CostModel, Host, HostOverhead
+from sim.cost.base import COST_MODELS, BoundCost, CostModel, Host, HostOverhead, PassCost
+from sim.cost.calibrated_steps import CalibratedSteps, drafter_steps
 from sim.cost.stack import RooflineCost, Stack
 from sim.deployment import Deployment
-from sim.hardware.profile import ChosenProfile, choose_profile
+from sim.hardware.profile import ChosenProfile, choose_profile, names_file
 from sim.models.model import Model
 from sim.units import Microseconds, Milliseconds
 
@@ -15,13 +17,14 @@ class Roofline(CostModel):
     """Kernel times from fitted efficiencies, plus the engine's fixed costs.
 
     Attributes:
-        profile: `auto` (the best one for the GPU) or the id of a shipped profile, such as `h100-sxm` or `ideal`.
+        profile: `auto` (the best one for the GPU), the id of a shipped profile, such as `h100-sxm` or `ideal`, or the
+            file name of your own (`specsim calibrate`), counted from the scenario.
         host: CPU time per step.
         draft_launch_ms: launching one drafter pass: what an EAGLE pass takes on top of its kernels in vLLM 0.10
             (SpecDecode-Bench, arXiv 2601.11580; docs/background/cost-model.md, "Fixed costs").
         per_draft_token_us: verifying one draft token costs this on top of the kernels: float32 logits, rejection
             sampling, ragged metadata (same source; 9 us fits eight measured cells to 3 %, and it is not separated from
-            a dearer KV read).
+            a dearer KV read). A profile calibrated on whole steps brings its own value, which replaces this one.
     """
 
     kind: Literal["roofline"] = "roofline"
@@ -29,6 +32,12 @@ class Roofline(CostModel):
     host: Host = Host(base_ms=0.3, per_request_ms=0.02)
     draft_launch_ms: Milliseconds = 0.43
     per_draft_token_us: Microseconds = 9.0
+
+    def located(self, base_dir: Path) -> Self:
+        """The same model with the profile's file name counted from `base_dir`."""
+        if not names_file(self.profile):
+            return self
+        return self.model_copy(update={"profile": str(base_dir / self.profile)})
 
     def bind(self, deployment: Deployment) -> BoundCost:
         """Price passes of this deployment's target and drafter."""
@@ -58,13 +67,17 @@ def bind_roofline(
     deployment: Deployment, chosen: ChosenProfile, host: HostOverhead, draft_launch_s: float, draft_token_s: float
 ) -> BoundCost:
     """Bind target and drafter to the GPUs with the parameters of `chosen`."""
-    stack = target_stack(deployment, chosen)
-    target = RooflineCost(stack.bind(deployment.target), draft_token_s)
+    stack, steps = target_stack(deployment, chosen), chosen.profile.steps
+    target: PassCost = RooflineCost(stack.bind(deployment.target), draft_token_s if steps is None else 0.0)
     drafter = deployment.drafter
-    draft = target if drafter is None else RooflineCost(drafter_stack(deployment, drafter, chosen).bind(drafter))
+    own = None if drafter is None else RooflineCost(drafter_stack(deployment, drafter, chosen).bind(drafter))
+    draft: PassCost | None = own
+    if steps is not None:
+        target = CalibratedSteps(target, steps)
+        draft = None if own is None else CalibratedSteps(own, drafter_steps(steps))
     return BoundCost(
         target=target,
-        draft=draft,
+        draft=target if draft is None else draft,
         host=host,
         draft_launch_s=draft_launch_s,
         profile=f"{chosen.profile.id}/{deployment.weight_dtype}",

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar
 
-from pydantic import Field
+import yaml
+from pydantic import Field, ValidationError
 
 from sim.catalogue import Catalogue, normalised
-from sim.errors import InvariantError
+from sim.errors import InvariantError, Problem, ScenarioError
 from sim.hardware.gpu import Gpu
 from sim.spec import Seq, Spec
 
@@ -115,6 +116,22 @@ class MeasuredOn(Spec):
     memory_bandwidth: float = Field(gt=0)
 
 
+class StepFit(Fit):
+    """Whole steps of one engine: time_scale * kernels + per_step + per_verified_token * draft tokens.
+
+    Attributes:
+        time_scale: of all kernels, the drafter's included.
+        per_step_us: fixed time of a target pass.
+        per_verified_token_us: per draft token verified.
+        kv_rereads: how often sequences with several new tokens read their KV.
+    """
+
+    time_scale: float = Field(1.0, gt=0)
+    per_step_us: float = Field(0.0, ge=0)
+    per_verified_token_us: float = Field(0.0, ge=0)
+    kv_rereads: float = Field(1.0, ge=1)
+
+
 LinkClass = Literal["nvlink", "pcie"]
 
 
@@ -134,6 +151,7 @@ class Profile(Spec):
     collectives: dict[LinkClass, dict[int, CollectiveFit]] = Field(default_factory=dict)
     elementwise: ElementwiseFit | None = None
     sampler: SamplerFit | None = None
+    steps: StepFit | None = None
 
     def is_measured_on(self, gpu: Gpu) -> bool:
         """Fitted on this very GPU, with the same datasheet figures to 1 %?"""
@@ -223,16 +241,41 @@ def find_profile(name: str) -> Profile:
     return _PROFILES.find(name)
 
 
+def load_profile(path: Path) -> Profile:
+    """A profile of the user's own, such as `specsim calibrate` writes.
+
+    Raises:
+        ScenarioError: the file cannot be read, or is not a profile; every problem with its key.
+    """
+    try:
+        return Profile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ScenarioError(f"cannot read the profile {path}: {getattr(error, 'strerror', None) or error}") from None
+    except yaml.YAMLError as error:
+        raise ScenarioError(f"the profile {path} is not YAML: {' '.join(str(error).split())}") from None
+    except ValidationError as error:
+        problems = [Problem(str(path), ".".join(map(str, e["loc"])), e["msg"]) for e in error.errors()]
+        raise ScenarioError(problems) from None
+
+
+def names_file(wanted: str) -> bool:
+    """Whether `wanted` is a file name rather than the id of a shipped profile."""
+    return wanted.endswith((".yaml", ".yml")) or "/" in wanted
+
+
 def choose_profile(gpu: Gpu, wanted: str = "auto") -> ChosenProfile:
-    """The profile `wanted`, or for `auto` the best one for this GPU.
+    """The profile `wanted` (an id or a file name), or for `auto` the best one for this GPU.
 
     `auto`: fitted on this GPU; else fitted on a GPU of the same architecture (the one with the nearest memory
     bandwidth); else the default.
 
     Raises:
-        ScenarioError: no profile has this id.
+        ScenarioError: no profile has this id, or the file is not a profile.
     """
-    profile = _best(gpu) if wanted == "auto" else find_profile(wanted)
+    if names_file(wanted):
+        profile = load_profile(Path(wanted))
+    else:
+        profile = _best(gpu) if wanted == "auto" else find_profile(wanted)
     return ChosenProfile(profile, find_profile("default"), _trust(profile, gpu))
 
 
