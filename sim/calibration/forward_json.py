@@ -20,6 +20,7 @@ class Step(NamedTuple):
         case: its name.
         forward: what the step computes.
         time_us: median time.
+        ranks: GPUs that the step ran on.
         group: points that are left out together: the kind of the case and its context.
     """
 
@@ -28,6 +29,7 @@ class Step(NamedTuple):
     case: str
     forward: ForwardPass
     time_us: float
+    ranks: int
     group: str
 
 
@@ -55,9 +57,14 @@ def _step(file: str, row: int, case: Any, problems: Problems) -> Step | None:
     if not good_time:
         problems.add(file, "median_us", "not a finite time above 0", [row])
     loads = _requests(file, row, requests, problems)
+    ranks = case.get("ranks", 1)
+    ranks = len(ranks) if isinstance(ranks, list) else ranks
+    if not isinstance(ranks, int) or isinstance(ranks, bool) or ranks < 1:
+        problems.add(file, "ranks", "not a whole number of at least 1, nor a list of ranks", [row])
+        return None
     if not good_time or loads is None:
         return None
-    return _make_step(file, row, str(case.get("case", f"case {row}")), loads, float(time_us))
+    return _make_step((file, row, str(case.get("case", f"case {row}"))), loads, float(time_us), ranks)
 
 
 def _requests(file: str, row: int, requests: Any, problems: Problems) -> list[tuple[int, int, int]] | None:
@@ -68,7 +75,9 @@ def _requests(file: str, row: int, requests: Any, problems: Problems) -> list[tu
     found = [_sizes(request) for request in requests]
     good = [sizes for sizes in found if sizes is not None]
     if len(good) < len(found):
-        reason = "need whole numbers, 0 < query_len <= kv_len (which counts the new tokens), num_draft_tokens < query_len"
+        reason = (
+            "need whole numbers, 0 < query_len <= kv_len (which counts the new tokens), num_draft_tokens < query_len"
+        )
         problems.add(file, "requests", reason, [row])
         return None
     return good
@@ -82,14 +91,15 @@ def _sizes(request: Any) -> tuple[int, int, int] | None:
     return (new, kv, drafts) if counts and 0 <= drafts < new <= kv else None
 
 
-def _make_step(file: str, row: int, case: str, loads: list[tuple[int, int, int]], time_us: float) -> Step:
+def _make_step(origin: tuple[str, int, str], loads: list[tuple[int, int, int]], time_us: float, ranks: int) -> Step:
     """Requests with drafts sample 1 + drafts rows, all others one row."""
     drafts = sum(d for _, _, d in loads)
     decode, extend = (_load([r for r in loads if (r[0] == 1) is single]) for single in (True, False))
     tokens = decode.num_tokens + extend.num_tokens
     forward = ForwardPass(len(loads), tokens, len(loads) + drafts, drafts, decode, extend)
     contexts = sorted({kv for _, kv, _ in loads})
-    return Step(file, row, case, forward, time_us, f"{case.split('=')[0]}@{contexts[0]}-{contexts[-1]}")
+    group = f"{origin[2].split('=')[0]}@{contexts[0]}-{contexts[-1]}"
+    return Step(*origin, forward, time_us, ranks, group)
 
 
 def _load(requests: list[tuple[int, int, int]]) -> AttentionLoad:

@@ -142,9 +142,7 @@ def _recognise(file: str, header: list[str], problems: Problems) -> Form | None:
     return None
 
 
-def _columns(
-    file: str, form: Form, header: list[str], body: list[tuple[int, list[str]]], problems: Problems
-) -> Table:
+def _columns(file: str, form: Form, header: list[str], body: list[tuple[int, list[str]]], problems: Problems) -> Table:
     rows = tuple(row for row, _ in body)
     cells = {name: tuple(line[i].strip() for _, line in body) for i, name in enumerate(header)}
     empty = ("",) * len(rows)

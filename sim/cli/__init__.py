@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("sim.cli.run", "Run all arms of a scenario and write results and a dashboard."),
     "report": ("sim.cli.report", "Build the dashboard of a results folder again."),
     "catalog": ("sim.cli.catalog", "List GPUs, models and acceptance profiles with their sources."),
+    "calibrate": ("sim.cli.calibrate", "Fit the cost model to measured times, or measure them on this GPU."),
     "schema": ("sim.cli.schema", "Print the JSON Schema of scenarios."),
 }
 

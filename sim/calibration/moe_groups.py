@@ -1,0 +1,99 @@
+"""Groups from tables of fused expert blocks: one kernel per weight format."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from sim.calibration.groups import Group, Parameter
+from sim.calibration.kernels import Rows, Setting
+from sim.calibration.plausible import DTYPES
+from sim.calibration.read import Floats, Table
+from sim.cost.formats import Format, resolve_format
+from sim.cost.moe import Experts
+from sim.hardware.profile import Fit, MoeFit
+from sim.models.model import WEIGHT_BYTES, ExpertShape
+
+_PARAMETERS = (
+    Parameter("memory_efficiency", 0.05, 1.1, 0.15),
+    Parameter("compute_efficiency", 0.03, 1.1, 0.15),
+    Parameter("smoothness", 1.0, 6.0, 3.0),
+    Parameter("launch_us", 0.0, 200.0, 15.0),
+    Parameter("routing_passes", 0.0, 10.0, 2.0),
+)
+#: Balanced routing touches min(E, M k) experts, the cost model expects E (1 - (1 - k/E)^M): equal to 5 % from here on.
+_ALL_EXPERTS = 3.0
+
+
+class ExpertPoint(NamedTuple):
+    """One measured call of a fused expert block on one GPU."""
+
+    place: tuple[str, int]
+    shape: ExpertShape
+    tokens: int
+    time_us: float
+
+
+def moe_groups(tables: Iterable[Table], setting: Setting) -> list[Group]:
+    """`moe.<format>` from unsplit blocks with balanced routing where all experts, or one token's, are read.
+
+    Of several kernels for a format the fastest is taken, as engines choose it; which one is said.
+    """
+    by_kernel: dict[tuple[str, str], tuple[Format, list[ExpertPoint]]] = {}
+    for table in tables:
+        for dtype, kernel, point in _points(table):
+            if dtype in WEIGHT_BYTES:
+                fmt = resolve_format(dtype, setting.gpu)
+                key = "weight_only" if fmt.weight_only else fmt.key
+                by_kernel.setdefault((key, kernel), (fmt, []))[1].append(point)
+    groups: dict[str, list[Group]] = {}
+    for (key, kernel), (fmt, found) in sorted(by_kernel.items()):
+        groups.setdefault(key, []).append(_group(key, kernel, fmt, found, setting))
+    return [min(candidates, key=_slowness) for candidates in groups.values()]
+
+
+def _points(table: Table) -> Iterable[tuple[str, str, ExpertPoint]]:
+    n, texts = table.numbers, table.texts
+    for i, row in enumerate(table.rows if table.form == "moe" else ()):
+        tokens, hidden, inter, experts, topk = (int(n[name][i]) for name in _SIZES)
+        whole = n["tp"][i] == 1 and n["ep"][i] == 1 and texts["routing"][i] == "balanced"
+        if whole and (tokens == 1 or tokens * topk >= _ALL_EXPERTS * experts):
+            shape = ExpertShape(1, experts, topk, hidden, inter)
+            point = ExpertPoint((table.file, row), shape, tokens, float(n["time_us"][i]))
+            yield DTYPES.get(texts["dtype"][i], texts["dtype"][i]), texts["kernel"][i] or "unnamed", point
+
+
+_SIZES = ("tokens", "hidden", "inter", "experts", "topk")
+
+
+def _slowness(group: Group) -> float:
+    """Median of measured over expected time."""
+    return float(np.median(group.measured / group.predict(group.base, np.arange(group.measured.size))))
+
+
+def _group(key: str, kernel: str, fmt: Format, points: Sequence[ExpertPoint], setting: Setting) -> Group:
+    bandwidth, base = setting.gpu.memory_bandwidth, setting.base.moe(key)
+
+    def predict(section: Fit, rows: Rows) -> Floats:
+        if not isinstance(section, MoeFit):
+            raise TypeError(section)
+        bound: dict[ExpertShape, Experts] = {}
+        times = np.empty(rows.size)
+        for i, row in enumerate(rows):
+            point = points[row]
+            experts = bound.get(point.shape)
+            if experts is None:
+                experts = bound[point.shape] = Experts(point.shape, fmt, section, bandwidth)
+            times[i] = experts.terms(point.tokens).seconds * 1e6
+        return times
+
+    return Group(
+        f"moe.{key}",
+        tuple(point.place for point in points),
+        np.array([point.time_us for point in points]),
+        tuple("x".join(map(str, point.shape)) for point in points),
+        predict,
+        base if base.smoothness is not None else base.model_copy(update={"smoothness": 1.5}),
+        _PARAMETERS,
+        (f"kernel {kernel}",),
+    )

@@ -1,0 +1,95 @@
+"""The group of whole steps: from `vllm bench forward` JSON, or from tables of captured steps."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from sim.calibration.forward_json import Step
+from sim.calibration.groups import Group, Parameter
+from sim.calibration.kernels import Rows, Setting
+from sim.calibration.plausible import DTYPES
+from sim.calibration.read import Floats, Table
+from sim.cost.base import ForwardPass
+from sim.cost.calibrated_steps import CalibratedSteps
+from sim.cost.passes import verify_pass
+from sim.cost.roofline import Roofline
+from sim.cost.stack import RooflineCost, Stack
+from sim.hardware.profile import Fit, StepFit
+from sim.models.catalogue import find_model
+
+
+class Server(NamedTuple):
+    """What a step was measured on, apart from the GPU."""
+
+    model: str
+    tp: int
+    dtype: str
+    kv_dtype: str
+
+
+class StepPoint(NamedTuple):
+    """One measured step."""
+
+    place: tuple[str, int]
+    server: Server
+    forward: ForwardPass
+    time_us: float
+    shape: str
+
+
+def table_steps(tables: Iterable[Table]) -> list[StepPoint]:
+    """The rows of tables of whole steps: `batch` sequences over `context` cached tokens, 1 + drafts new ones each."""
+    points = []
+    for table in tables:
+        for i, row in enumerate(table.rows if table.form == "step" else ()):
+            texts, n = table.texts, table.numbers
+            dtype, kv_dtype = (DTYPES.get(texts[name][i], texts[name][i]) for name in ("dtype", "kv_dtype"))
+            batch, context, drafts = (int(n[name][i]) for name in ("batch", "context", "num_draft_tokens"))
+            server = Server(texts["model"][i], int(n["tp"][i]), dtype, kv_dtype)
+            shape = f"{context}:{drafts}"
+            forward = verify_pass(batch, context, drafts)
+            points.append(StepPoint((table.file, row), server, forward, float(n["time_us"][i]), shape))
+    return points
+
+
+def forward_steps(steps: Iterable[Step], model: str, dtype: str) -> list[StepPoint]:
+    """The cases of `vllm bench forward`, which do not name their model."""
+    return [
+        StepPoint((s.file, s.row), Server(model, s.ranks, dtype, "bf16"), s.forward, s.time_us, s.group) for s in steps
+    ]
+
+
+def step_group(points: Sequence[StepPoint], setting: Setting) -> Group:
+    """`steps`: what lies between the kernels of the base profile and whole steps of this engine."""
+    kernels = {server: _kernels(server, setting) for server in {point.server for point in points}}
+    measured = np.array([point.time_us for point in points])
+
+    def predict(section: Fit, rows: Rows) -> Floats:
+        if not isinstance(section, StepFit):
+            raise TypeError(section)
+        priced = {server: CalibratedSteps(cost, section) for server, cost in kernels.items()}
+        return np.array([1e6 * priced[points[i].server].price(points[i].forward).seconds for i in rows])
+
+    typical = float(np.median(measured))
+    parameters = (
+        Parameter("time_scale", 0.2, 5.0, 0.1),
+        Parameter("per_step_us", 0.0, 2.0 * typical, 0.1 * typical),
+        Parameter("per_verified_token_us", 0.0, 300.0, 4.0),
+        Parameter("kv_rereads", 1.0, 12.0, 0.5),
+    )
+    places, shapes = tuple(point.place for point in points), tuple(point.shape for point in points)
+    return Group("steps", places, measured, shapes, predict, base_steps(setting), parameters)
+
+
+def base_steps(setting: Setting) -> StepFit:
+    """The base profile's, or the default of the cost model."""
+    default: float = Roofline.model_fields["per_draft_token_us"].default
+    return setting.base.profile.steps or StepFit(source="defaults of the roofline", per_verified_token_us=default)
+
+
+def _kernels(server: Server, setting: Setting) -> RooflineCost:
+    model = find_model(server.model, Path.cwd())
+    dtype = model.resolve_weight_dtype(server.dtype)
+    return RooflineCost(Stack(setting.gpu, setting.base, server.tp, dtype, server.kv_dtype).bind(model))
