@@ -56,14 +56,18 @@ def ideal_us(table: Table, gpu: Gpu) -> Floats:
     if table.form == "collectives":
         return 1e6 * n["bytes"] / (2.0 * gpu.link_bandwidth)
     if table.form == "attention_decode":
-        return 1e6 * _kv_bytes(table) / gpu.memory_bandwidth
+        return _kv_us(table, gpu)
     if table.form in ("attention_prefill", "attention_verify"):
         cached = n.get("context", n["q_len"]) - n["q_len"]
         pairs = n["batch"] * n["q_len"] * (np.maximum(cached, 0.0) + n["q_len"] / 2.0)
         flops: Floats = 4.0 * pairs * n["q_heads"] * n["head_dim"]
         compute: Floats = 1e6 * flops / _peak("bf16", gpu)
-        return compute
+        return compute if table.form == "attention_prefill" else np.maximum(compute, _kv_us(table, gpu))
     return np.full(len(table.rows), np.nan)
+
+
+def _kv_us(table: Table, gpu: Gpu) -> Floats:
+    return 1e6 * _kv_bytes(table) / gpu.memory_bandwidth
 
 
 def _kv_bytes(table: Table) -> Floats:
@@ -74,7 +78,7 @@ def _kv_bytes(table: Table) -> Floats:
 
 
 def _in_cache(table: Table, gpu: Gpu) -> NDArray[np.bool_]:
-    if table.form != "attention_decode":
+    if table.form not in ("attention_decode", "attention_verify"):
         return np.zeros(len(table.rows), bool)
     fits: NDArray[np.bool_] = _kv_bytes(table) < 1.5 * gpu.l2
     return fits
