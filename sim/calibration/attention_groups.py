@@ -15,13 +15,17 @@ from sim.hardware.gpu import Gpu
 from sim.hardware.profile import DecodeFit, ExtendFit, Fit
 from sim.models.model import KV_CACHE_BYTES, Model
 
-_DECODE = (Parameter("launch_us", 0.5, 60.0, 3.0), Parameter("kv_efficiency", 0.05, 1.1, 0.15))
-_PACKED = (
-    Parameter("launch_us", 0.0, 80.0, 4.0),
-    Parameter("compute_efficiency", 0.05, 1.1, 0.15),
-    Parameter("activation_efficiency", 0.05, 4.0, 0.5),
+_DECODE = (
+    Parameter("launch_us", 0.5, 60.0, 3.0),
+    Parameter("kv_efficiency", 0.05, 1.1, 0.15),
+    Parameter("block_us", 0.0, 20.0, 3.0),
+    Parameter("doubling_us", 0.0, 9.0, 1.0),
 )
-_SERIAL = Parameter("serial_ns_per_token", 1.0, 200.0, 5.0)
+_COMMON = (Parameter("launch_us", 0.0, 80.0, 4.0), Parameter("activation_efficiency", 0.05, 4.0, 0.5))
+_BY_KERNEL = {
+    "packed": (Parameter("compute_efficiency", 0.05, 1.1, 0.15), Parameter("sequence_us", 0.0, 10.0, 2.0)),
+    "fa2": (Parameter("serial_ns_per_token", 1.0, 200.0, 5.0), Parameter("wave_us", 0.0, 20.0, 3.0)),
+}
 #: Tables taken kernel by kernel read KV from the L2 cache where it fits: only the fixed cost shows, or nothing.
 _L2_SPILLED, _L2_NEGLIGIBLE = 1.5, 0.05
 
@@ -69,13 +73,14 @@ def extend_groups(tables: Iterable[Table], setting: Setting) -> list[Group]:
     groups = []
     for kernel in kernels:
         start = base.model_copy(update={"kernel": kernel})
-        serial = (_SERIAL,) if kernel == "fa2" and len(kernels) > 1 else ()
         if kernel == "fa2" and not base.serial_ns_per_token:
-            start = start.model_copy(update={"serial_ns_per_token": 28.0})
+            start = start.model_copy(update={"serial_ns_per_token": 28.0, "smoothness": 2.0})
         note = f"kernel class {kernel}, " + (
             "of these two the better" if len(kernels) > 1 else "as in the base profile"
         )
-        groups.append(_group("extend_attention", found, start, (*_PACKED, *serial), setting)._replace(notes=(note,)))
+        groups.append(
+            _group("extend_attention", found, start, (*_COMMON, *_BY_KERNEL[kernel]), setting)._replace(notes=(note,))
+        )
     return groups
 
 

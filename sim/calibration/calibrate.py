@@ -82,8 +82,10 @@ def calibrate(request: Request) -> Calibration:
     problems.raise_if_any()
     wanted, notes = _of_dtype(tables, request.dtype)
     steps = _steps(wanted, inputs.steps, request)
-    fitted = _fit_all(wanted, steps, Setting(gpu, base), request.hold_out, problems)
+    run = _Run(request.hold_out, problems, [], notes)
+    run.fit_all(wanted, steps, Setting(gpu, base))
     problems.raise_if_any()
+    fitted = run.fitted
     if not fitted:
         raise CalibrationError("the files have no points that any op group could be fitted to")
     profile = base.profile
@@ -144,39 +146,44 @@ def _steps(tables: Sequence[Table], steps: Sequence[Step], request: Request) -> 
     return points
 
 
-def _fit_all(
-    tables: Sequence[Table], steps: Sequence[StepPoint], setting: Setting, share: float, problems: Problems
-) -> list[Fitted]:
-    """Fit in stages: a later stage prices with what the earlier ones found."""
-    stages: tuple[Callable[[Sequence[Table], Setting], list[Group]], ...] = (
-        gemm_groups, small_kernel_groups, collective_groups, moe_groups, decode_groups, extend_groups,
-    )  # fmt: skip
-    fitted: list[Fitted] = []
-    for stage in stages:
-        setting = _fit_stage(stage(tables, setting), setting, share, problems, fitted)
-    if steps:
+class _Run(NamedTuple):
+    """Fits in stages: a later stage prices with what the earlier ones found."""
+
+    hold_out: float
+    problems: Problems
+    fitted: list[Fitted]
+    notes: list[str]
+
+    def fit_all(self, tables: Sequence[Table], steps: Sequence[StepPoint], setting: Setting) -> None:
+        for stage in _STAGES:
+            setting = self._fit_stage(stage(tables, setting), setting)
+        if not steps:
+            return
         try:
-            groups = [step_group(steps, setting)]
+            group = step_group(steps, setting)
         except SimError as error:
-            problems.add(", ".join(sorted({point.place[0] for point in steps})), "model", str(error))
-            return fitted
-        _fit_stage(groups, setting, share, problems, fitted)
-    return fitted
+            self.problems.add(", ".join(sorted({point.place[0] for point in steps})), "model", str(error))
+        else:
+            self._fit_stage([group], setting)
+
+    def _fit_stage(self, groups: Sequence[Group], setting: Setting) -> Setting:
+        """Fit groups; of several for one section the best is kept. Returns the setting with the fitted sections."""
+        best: dict[str, Fitted] = {}
+        for group in groups:
+            if not group.measured.size:
+                self.notes.append(f"{group.key}: left out; {'; '.join(group.notes)}")
+                continue
+            check_prediction(group, self.problems)
+            found = fit_group(group, self.hold_out, self.problems)
+            if found is not None and (group.key not in best or found.in_sample.mape < best[group.key].in_sample.mape):
+                best[group.key] = found
+        profile = setting.base.profile
+        for one in best.values():
+            profile = with_section(profile, one.group.key, one.section)
+        self.fitted.extend(best.values())
+        return setting._replace(base=ChosenProfile(profile, setting.base.default, setting.base.relative_error))
 
 
-def _fit_stage(
-    groups: Sequence[Group], setting: Setting, share: float, problems: Problems, fitted: list[Fitted]
-) -> Setting:
-    """Fit groups; of several for one section the best is kept. Returns the setting with the fitted sections."""
-    best: dict[str, Fitted] = {}
-    for group in groups:
-        check_prediction(group, problems)
-        found = fit_group(group, share, problems)
-        if found is not None and (group.key not in best or found.in_sample.mape < best[group.key].in_sample.mape):
-            best[group.key] = found
-    profile = setting.base.profile
-    for one in best.values():
-        profile = with_section(profile, one.group.key, one.section)
-    fitted.extend(best.values())
-    chosen = ChosenProfile(profile, setting.base.default, setting.base.relative_error)
-    return setting._replace(base=chosen)
+_STAGES: tuple[Callable[[Sequence[Table], Setting], list[Group]], ...] = (
+    gemm_groups, small_kernel_groups, collective_groups, moe_groups, decode_groups, extend_groups,
+)  # fmt: skip

@@ -25,6 +25,8 @@ MARK = "specsim calibrate: "
 _FEWEST_SHAPES = 5
 #: Kernels of one table scatter by this much at least (docs/background/cost-model.md); for standard errors only.
 _NOISE = 0.02
+#: Times scatter; this much below the ideal is no scatter.
+_SCATTER = 0.95
 
 
 class Parameter(NamedTuple):
@@ -52,7 +54,7 @@ class Group(NamedTuple):
         shapes: points of one shape are left out together.
         predict: times from a section.
         base: the section to start from; parameters that are not identified keep its values.
-        parameters: what is free.
+        parameters: what is free, the most important first.
         notes: what was chosen among the rows.
     """
 
@@ -91,6 +93,12 @@ class Fitted(NamedTuple):
     not_identified: tuple[str, ...]
 
 
+def read_from_cache(shapes: Sequence[str], measured: Floats, streaming: Floats) -> NDArray[np.bool_]:
+    """Points of shapes of which some point beats the datasheet's bandwidth: a benchmark read them from the L2 cache."""
+    warm = {shape for shape, time, least in zip(shapes, measured, streaming, strict=True) if time < _SCATTER * least}
+    return np.array([shape in warm for shape in shapes], dtype=bool)
+
+
 def held_out(shapes: Sequence[str], share: float) -> NDArray[np.bool_]:
     """Which points to leave out: whole shapes where there are enough, chosen by checksum, the same ones every time."""
     names = sorted(set(shapes))
@@ -126,16 +134,15 @@ def _errors(group: Group, section: Fit, rows: NDArray[np.intp]) -> ErrorStats:
 
 
 def _identified(group: Group, rows: NDArray[np.intp]) -> tuple[Fit, tuple[str, ...]]:
-    """Fit; give the least certain parameter its base value and fit again, until all are certain enough."""
+    """Fit; give the last parameter that is too uncertain its base value and fit again, until none is."""
     free = list(group.parameters)
     fixed: list[str] = []
     while free:
         values = _fit(group, free, rows)
-        doubt = _doubt(group, free, values, rows)
-        worst = int(np.argmax(doubt))
-        if doubt[worst] <= 1.0:
+        doubtful = np.flatnonzero(_doubt(group, free, values, rows) > 1.0)
+        if not doubtful.size:
             return _section(group.base, free, values), tuple(fixed)
-        fixed.append(free.pop(worst).name)
+        fixed.append(free.pop(int(doubtful[-1])).name)
     return group.base, tuple(fixed)
 
 

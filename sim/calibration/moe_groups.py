@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.calibration.groups import Group, Parameter
-from sim.calibration.kernels import Rows, Setting
+from sim.calibration.groups import Group, Parameter, read_from_cache
+from sim.calibration.kernels import CACHED, Rows, Setting
 from sim.calibration.plausible import DTYPES
 from sim.calibration.read import Floats, Table
 from sim.cost.formats import Format, resolve_format
@@ -21,8 +21,6 @@ _PARAMETERS = (
     Parameter("launch_us", 0.0, 200.0, 15.0),
     Parameter("routing_passes", 0.0, 10.0, 2.0),
 )
-#: Balanced routing touches min(E, M k) experts, the cost model expects E (1 - (1 - k/E)^M): equal to 5 % from here on.
-_ALL_EXPERTS = 3.0
 
 
 class ExpertPoint(NamedTuple):
@@ -33,11 +31,16 @@ class ExpertPoint(NamedTuple):
     tokens: int
     time_us: float
 
+    @property
+    def distinct(self) -> int:
+        """Experts read under balanced routing."""
+        return min(self.shape.experts, self.tokens * self.shape.top_k)
+
 
 def moe_groups(tables: Iterable[Table], setting: Setting) -> list[Group]:
-    """`moe.<format>` from unsplit blocks with balanced routing where all experts, or one token's, are read.
+    """`moe.<format>` from unsplit blocks with balanced routing, which reads min(E, M k) experts.
 
-    Of several kernels for a format the fastest is taken, as engines choose it; which one is said.
+    Of several kernels for a format the base profile's is taken, else the fastest; which one is said.
     """
     by_kernel: dict[tuple[str, str], tuple[Format, list[ExpertPoint]]] = {}
     for table in tables:
@@ -49,7 +52,7 @@ def moe_groups(tables: Iterable[Table], setting: Setting) -> list[Group]:
     groups: dict[str, list[Group]] = {}
     for (key, kernel), (fmt, found) in sorted(by_kernel.items()):
         groups.setdefault(key, []).append(_group(key, kernel, fmt, found, setting))
-    return [min(candidates, key=_slowness) for candidates in groups.values()]
+    return [_chosen(candidates, setting.base.moe(key).kernel) for key, candidates in groups.items()]
 
 
 def _points(table: Table) -> Iterable[tuple[str, str, ExpertPoint]]:
@@ -57,7 +60,7 @@ def _points(table: Table) -> Iterable[tuple[str, str, ExpertPoint]]:
     for i, row in enumerate(table.rows if table.form == "moe" else ()):
         tokens, hidden, inter, experts, topk = (int(n[name][i]) for name in _SIZES)
         whole = n["tp"][i] == 1 and n["ep"][i] == 1 and texts["routing"][i] == "balanced"
-        if whole and (tokens == 1 or tokens * topk >= _ALL_EXPERTS * experts):
+        if whole:
             shape = ExpertShape(1, experts, topk, hidden, inter)
             point = ExpertPoint((table.file, row), shape, tokens, float(n["time_us"][i]))
             yield DTYPES.get(texts["dtype"][i], texts["dtype"][i]), texts["kernel"][i] or "unnamed", point
@@ -66,13 +69,26 @@ def _points(table: Table) -> Iterable[tuple[str, str, ExpertPoint]]:
 _SIZES = ("tokens", "hidden", "inter", "experts", "topk")
 
 
+def _chosen(candidates: Sequence[Group], kernel: str | None) -> Group:
+    """The base profile's kernel, or the fastest."""
+    same = [group for group in candidates if getattr(group.base, "kernel", None) == kernel]
+    return min(same or candidates, key=_slowness)
+
+
 def _slowness(group: Group) -> float:
     """Median of measured over expected time."""
+    if not group.measured.size:
+        return np.inf
     return float(np.median(group.measured / group.predict(group.base, np.arange(group.measured.size))))
 
 
-def _group(key: str, kernel: str, fmt: Format, points: Sequence[ExpertPoint], setting: Setting) -> Group:
+def _group(key: str, kernel: str, fmt: Format, found: Sequence[ExpertPoint], setting: Setting) -> Group:
     bandwidth, base = setting.gpu.memory_bandwidth, setting.base.moe(key)
+    shapes = ["x".join(map(str, point.shape)) for point in found]
+    weights = np.array([point.distinct * point.shape.parameters_per_expert * fmt.weight_bytes for point in found])
+    warm = read_from_cache(shapes, np.array([point.time_us for point in found]), 1e6 * weights / bandwidth)
+    points = [point for point, cached in zip(found, warm, strict=True) if not cached]
+    notes = (f"kernel {kernel}", *((CACHED.format(warm.sum()),) if warm.any() else ()))
 
     def predict(section: Fit, rows: Rows) -> Floats:
         if not isinstance(section, MoeFit):
@@ -84,7 +100,7 @@ def _group(key: str, kernel: str, fmt: Format, points: Sequence[ExpertPoint], se
             experts = bound.get(point.shape)
             if experts is None:
                 experts = bound[point.shape] = Experts(point.shape, fmt, section, bandwidth)
-            times[i] = experts.terms(point.tokens).seconds * 1e6
+            times[i] = experts.reading(point.tokens, point.distinct).seconds * 1e6
         return times
 
     return Group(
@@ -93,7 +109,7 @@ def _group(key: str, kernel: str, fmt: Format, points: Sequence[ExpertPoint], se
         np.array([point.time_us for point in points]),
         tuple("x".join(map(str, point.shape)) for point in points),
         predict,
-        base if base.smoothness is not None else base.model_copy(update={"smoothness": 1.5}),
+        base.model_copy(update={"kernel": kernel, "smoothness": base.smoothness or 1.5}),
         _PARAMETERS,
-        (f"kernel {kernel}",),
+        notes,
     )

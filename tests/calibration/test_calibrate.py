@@ -225,7 +225,7 @@ def test_all_files_are_named_at_once_and_nothing_is_written(capsys: pytest.Captu
 
 def test_too_few_points_rows_of_other_gpus_and_steps_without_a_model_are_refused() -> None:
     few = "\n".join(gemm_csv().splitlines()[:5])
-    with pytest.raises(CalibrationError, match=r"too few points to fit linear.bf16: 3, needed 8 beside the 1 held out"):
+    with pytest.raises(CalibrationError, match=r"too few points to fit linear.bf16: 3, needed 9 beside the 1 held out"):
         fitted(few)
     with pytest.raises(CalibrationError, match="no rows of H100-SXM; there are L40S"):
         fitted(gemm_csv().replace("H100-SXM", "L40S"))
