@@ -1,6 +1,6 @@
 """`specsim calibrate`: files of measured times -> a profile, with the error on points that were left out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -88,6 +88,7 @@ def calibrate(request: Request) -> Calibration:
     fitted = run.fitted
     if not fitted:
         raise CalibrationError("the files have no points that any op group could be fitted to")
+    notes += _unused(wanted, fitted)
     profile = base.profile
     for one in fitted:
         profile = with_section(profile, one.group.key, one.section)
@@ -144,6 +145,15 @@ def _steps(tables: Sequence[Table], steps: Sequence[Step], request: Request) -> 
     if steps and request.model is not None:
         points += forward_steps(steps, request.model, request.dtype or "auto")
     return points
+
+
+def _unused(tables: Sequence[Table], fitted: Sequence[Fitted]) -> Iterator[str]:
+    """Rows that no op group could use."""
+    used = {place for one in fitted for place in one.group.places}
+    for table in tables:
+        rows = sum((table.file, row) not in used for row in table.rows)
+        if rows:
+            yield f"{table.file}: {rows} of {len(table.rows)} rows say nothing about any op group (see the reference)"
 
 
 class _Run(NamedTuple):
