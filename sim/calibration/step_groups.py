@@ -12,10 +12,10 @@ from sim.calibration.kernels import Rows, Setting
 from sim.calibration.plausible import DTYPES
 from sim.calibration.read import Floats, Table
 from sim.cost.base import ForwardPass
-from sim.cost.calibrated_steps import CalibratedSteps
 from sim.cost.passes import verify_pass
-from sim.cost.roofline import Roofline
+from sim.cost.roofline import step_costs
 from sim.cost.stack import RooflineCost, Stack
+from sim.hardware.engine_profile import find_engine
 from sim.hardware.profile import Fit, StepFit
 from sim.models.catalogue import find_model
 
@@ -69,24 +69,26 @@ def step_group(points: Sequence[StepPoint], setting: Setting) -> Group:
     def predict(section: Fit, rows: Rows) -> Floats:
         if not isinstance(section, StepFit):
             raise TypeError(section)
-        priced = {server: CalibratedSteps(cost, section) for server, cost in kernels.items()}
+        priced = {server: cost.with_engine(step_costs(section)) for server, cost in kernels.items()}
         return np.array([1e6 * priced[points[i].server].price(points[i].forward).seconds for i in rows])
 
     typical = float(np.median(measured))
     parameters = (
         Parameter("time_scale", 0.2, 5.0, 0.1),
         Parameter("per_step_us", 0.0, 2.0 * typical, 0.1 * typical),
-        Parameter("per_verified_token_us", 0.0, 300.0, 4.0),
-        Parameter("kv_rereads", 1.0, 12.0, 0.5),
+        Parameter("per_row_us", 0.0, 300.0, 4.0),
+        Parameter("kv_reads", 1.0, 12.0, 0.5),
     )
     places, shapes = tuple(point.place for point in points), tuple(point.shape for point in points)
     return Group("steps", places, measured, shapes, predict, base_steps(setting), parameters)
 
 
 def base_steps(setting: Setting) -> StepFit:
-    """The base profile's, or the default of the cost model."""
-    default: float = Roofline.model_fields["per_draft_token_us"].default
-    return setting.base.profile.steps or StepFit(source="defaults of the roofline", per_verified_token_us=default)
+    """The base profile's, or what the default engine's profile says."""
+    engine = find_engine("vllm")
+    return setting.base.profile.steps or StepFit(
+        source=f"engine profile {engine.id}", per_row_us=engine.per_row_us.value, kv_reads=engine.kv_reads.value
+    )
 
 
 def _kernels(server: Server, setting: Setting) -> RooflineCost:

@@ -147,19 +147,19 @@ class MeasuredOn(Spec):
 
 
 class StepFit(Fit):
-    """Whole steps of one engine: time_scale * kernels + per_step + per_verified_token * draft tokens.
+    """Whole steps of one engine: time_scale * kernels + per_step + per_row * rows through the LM head.
 
     Attributes:
         time_scale: of all kernels, the drafter's included.
         per_step_us: fixed time of a target pass.
-        per_verified_token_us: per draft token verified.
-        kv_rereads: how often sequences with several new tokens read their KV.
+        per_row_us: per row through LM head and sampler: one per plain sequence, 1 + drafts per verified one.
+        kv_reads: how often sequences with several new tokens read their KV, in passes that verify drafts.
     """
 
     time_scale: float = Field(1.0, gt=0)
     per_step_us: float = Field(0.0, ge=0)
-    per_verified_token_us: float = Field(0.0, ge=0)
-    kv_rereads: float = Field(1.0, ge=1)
+    per_row_us: float = Field(0.0, ge=0)
+    kv_reads: float = Field(1.0, ge=1)
 
 
 LinkClass = Literal["nvlink", "pcie"]
