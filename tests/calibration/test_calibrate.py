@@ -15,12 +15,14 @@ from sim.calibration.groups import fit_group, held_out
 from sim.calibration.kernels import Setting
 from sim.calibration.problems import Problems
 from sim.calibration.step_groups import Server, StepPoint, step_group
+from sim.calibration.write import profile_yaml
 from sim.cli import run_command
 from sim.cost.formats import resolve_format
 from sim.cost.gemm import bind_gemm
 from sim.cost.passes import verify_pass
-from sim.cost.roofline import step_costs
+from sim.cost.roofline import Roofline, step_costs
 from sim.cost.stack import RooflineCost, Stack
+from sim.deployment import Deployment, MemoryBudget
 from sim.errors import CalibrationError, ScenarioError
 from sim.hardware.catalogue import find_gpu
 from sim.hardware.profile import GemmFit, StepFit, choose_profile, load_profile
@@ -110,6 +112,22 @@ def test_whole_steps_come_out_as_they_went_in() -> None:
     assert steps.per_row_us == pytest.approx(14, rel=0.1)
     assert steps.kv_reads == pytest.approx(2.5, rel=0.1)
     assert found.fitted[0].not_identified == ()
+
+
+def test_calibrated_steps_replace_the_engines_share_of_a_step() -> None:
+    profile = choose_profile(H100).profile.model_copy(update={"steps": STEP_TRUTH})
+    Path("steps.yaml").write_text(profile_yaml(profile))
+    llama = find_model("llama-3.1-8b", Path())
+    deployment = Deployment(llama, None, H100, 1, 1, "bf16", "bf16", 16, 10_000, MemoryBudget(0, 0, 0, 0, 0, 0, 0, 0))
+    bound = Roofline(profile="steps.yaml").located(Path.cwd()).bind(deployment)
+    plain = Roofline(engine="none").bind(deployment)
+    step = verify_pass(8, 2048, 0)
+    expected = 1.2 * plain.target.price(step).seconds + 800e-6 + 8 * 14e-6
+    assert bound.target.price(step).seconds == pytest.approx(expected)
+    assert bound.engine_error.per_row_s == 0.0
+    assert bound.draft_launch_s == Roofline().bind(deployment).draft_launch_s
+    stated = Roofline(profile="steps.yaml", per_draft_token_us=0.0).located(Path.cwd()).bind(deployment)
+    assert stated.target.price(step).seconds == pytest.approx(expected - 8 * 14e-6)
 
 
 def test_plain_decode_identifies_nothing_about_kv_reads() -> None:
