@@ -13,7 +13,6 @@ from sim.calibration.plausible import DTYPES
 from sim.calibration.read import Floats, Table
 from sim.cost.base import ForwardPass
 from sim.cost.passes import verify_pass
-from sim.cost.roofline import step_costs
 from sim.cost.stack import RooflineCost, Stack
 from sim.hardware.engine_profile import find_engine
 from sim.hardware.profile import Fit, StepFit
@@ -65,12 +64,15 @@ def step_group(points: Sequence[StepPoint], setting: Setting) -> Group:
     """`steps`: what lies between the kernels of the base profile and whole steps of this engine."""
     kernels = {server: _kernels(server, setting) for server in {point.server for point in points}}
     measured = np.array([point.time_us for point in points])
+    logit_rows = np.array([point.forward.num_logit_rows for point in points], dtype=float)
 
     def predict(section: Fit, rows: Rows) -> Floats:
         if not isinstance(section, StepFit):
             raise TypeError(section)
-        priced = {server: cost.with_engine(step_costs(section)) for server, cost in kernels.items()}
-        return np.array([1e6 * priced[points[i].server].price(points[i].forward).seconds for i in rows])
+        passes = [kernels[points[i].server].price(_reread(points[i].forward, section.kv_reads)) for i in rows]
+        seconds = np.array([price.seconds for price in passes])
+        times: Floats = section.time_scale * 1e6 * seconds + section.per_step_us + section.per_row_us * logit_rows[rows]
+        return times
 
     typical = float(np.median(measured))
     parameters = (
@@ -81,6 +83,13 @@ def step_group(points: Sequence[StepPoint], setting: Setting) -> Group:
     )
     places, shapes = tuple(point.place for point in points), tuple(point.shape for point in points)
     return Group("steps", places, measured, shapes, predict, base_steps(setting), parameters)
+
+
+def _reread(forward: ForwardPass, reads: float) -> ForwardPass:
+    """As `RooflineCost` does it: verified sequences, and prefill chunks in the same pass, read their KV so often."""
+    if not forward.num_draft_tokens:
+        return forward
+    return forward._replace(extend=forward.extend._replace(kv_tokens_read=round(forward.extend.kv_tokens_read * reads)))
 
 
 def base_steps(setting: Setting) -> StepFit:
