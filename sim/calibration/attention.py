@@ -88,7 +88,7 @@ DECODE = Operator(
 
 
 def _extend_us(rows: Rows, fit: ExtendFit, decode: AttentionLoad, extend: AttentionLoad) -> Floats:
-    own = choose_profile(rows.gpu).decode_attention("bf16")
+    own = choose_profile(rows.gpu, "ideal" if fit.source == "definition" else "auto").decode_attention("bf16")
     bound: Any = bind_gqa(_shape(rows.table), 2, rows.gpu, own, fit)
     return np.asarray(bound.extending(decode, extend).seconds * 1e6)
 
@@ -148,7 +148,8 @@ PREFILL = Operator(
 
 def _mixed_us(rows: Rows, fit: ExtendFit) -> Floats:
     """One chunk of `prefill_q` tokens over `prefill_ctx` cached ones, with decoding sequences in the same call."""
-    new, cached, batch, context = (rows.table.numbers(c) for c in ("prefill_q", "prefill_ctx", "n_decode", "decode_ctx"))
+    columns = ("prefill_q", "prefill_ctx", "n_decode", "decode_ctx")
+    new, cached, batch, context = (rows.table.numbers(name) for name in columns)
     ones: Any = np.ones_like(new)
     extend: Any = (ones, new, new + cached, new * cached + new * (new + 1.0) / 2.0)
     decode: Any = (batch, batch, batch * context, batch * context)

@@ -19,7 +19,7 @@ DTYPES = {
     "nvfp4": "nvfp4", "w4a16_mxfp4": "mxfp4", "mxfp4": "mxfp4", "int8": "int8", "int4": "int4",
 }  # fmt: skip
 
-#: `power_law_1.2` of the public collector: expert shares that fall like r^-0.85 reproduce its counts of distinct experts.
+#: `power_law_1.2` of the public collector: fits of all kernels put the shares of its experts near r^-0.85.
 _ROUTING_SKEW = 0.85
 
 #: Measured times scatter: a row must beat the datasheet bandwidth by more than this to count as impossible.
@@ -148,7 +148,8 @@ def _shipped_moe(chosen: ChosenProfile, rows: Rows) -> Fit | None:
 MOE = Operator(
     name="experts",
     file="moe.csv",
-    columns=("gpu", "dtype", "kernel", "routing", "tokens", "hidden", "inter", "experts", "topk", "tp", "ep", "time_us"),
+    columns=("gpu", "dtype", "kernel", "routing", "tokens", "hidden", "inter", "experts", "topk", "tp", "ep",
+             "time_us"),
     kinds=("dtype", "kernel"),
     shape=("hidden", "inter", "experts", "topk", "tp"),
     fit_type=MoeFit,
@@ -157,7 +158,7 @@ MOE = Operator(
     price_us=_moe_us,
     usable=_moe_usable,
     shipped=_shipped_moe,
-)
+)  # fmt: skip
 
 
 def _all_reduce_us(rows: Rows, fit: CollectiveFit) -> Floats:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.calibration.fit import Floats, FitResult, fit
+from sim.calibration.fit import FitResult, Floats, fit
 from sim.calibration.tables import Table
 from sim.errors import CalibrationError
 from sim.hardware.gpu import Gpu

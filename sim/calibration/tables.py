@@ -39,7 +39,8 @@ class Table(NamedTuple):
             return values.astype(np.float64)
         except ValueError:
             row = next(i for i, value in enumerate(values) if not _is_number(str(value)))
-            raise CalibrationError(f"{self.name}: row {row + 2}: {column} is {str(values[row])!r}, not a number") from None
+            found = f"{column} is {str(values[row])!r}, not a number"
+            raise CalibrationError(f"{self.name}: row {row + 2}: {found}") from None
 
     def where(self, mask: NDArray[np.bool_]) -> "Table":
         """The rows where `mask` holds."""
@@ -76,8 +77,8 @@ def read_table(path: Path, required: Sequence[str]) -> Table:
         raise CalibrationError(f"{path}: row {ragged + 2} has {len(body[ragged])} fields, the header {len(header)}")
     if not body:
         raise CalibrationError(f"{path}: no rows")
-    columns = zip(*body, strict=True)
-    return Table(path.name, {name: np.array(values, dtype=np.str_) for name, values in zip(header, columns, strict=True)})
+    columns = zip(header, zip(*body, strict=True), strict=True)
+    return Table(path.name, {name: np.array(values, dtype=np.str_) for name, values in columns})
 
 
 def _is_number(text: str) -> bool:

@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("sim.cli.check", "Lint a scenario without running it."),
     "run": ("sim.cli.run", "Run all arms of a scenario and write results and a dashboard."),
     "report": ("sim.cli.report", "Build the dashboard of a results folder again."),
+    "validate": ("sim.cli.validate", "Compare predicted with measured times."),
     "catalog": ("sim.cli.catalog", "List GPUs, models and acceptance profiles with their sources."),
     "calibrate": ("sim.cli.calibrate", "Fit the cost model to measured times, or measure them on this GPU."),
     "schema": ("sim.cli.schema", "Print the JSON Schema of scenarios."),

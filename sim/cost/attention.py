@@ -34,7 +34,8 @@ class PackedAttention:
     Attributes:
         layers: layers with this attention.
         decode_launch_s, extend_launch_s: fixed time per layer, without and with several new tokens.
-        block_s, doubling_s: per sequence, and per doubling of the mean context beyond 64 tokens, per layer.
+        block_s, doubling_s: per sequence, and per doubling of the KV beyond one page, per layer.
+        pages_per_token: KV heads per 64 tokens: a page is the KV of 64 tokens of one KV head.
         sequence_s: per sequence with 16 or more new tokens, per layer; proportionally less for shorter queries.
         kv_token_s: reading the KV of one token, per layer.
         pair_s: one query-key pair of all heads, per layer.
@@ -48,6 +49,7 @@ class PackedAttention:
     extend_launch_s: float
     block_s: float
     doubling_s: float
+    pages_per_token: float
     sequence_s: float
     kv_token_s: float
     pair_s: float
@@ -66,8 +68,8 @@ class PackedAttention:
         return Terms(layers * self.decode_fixed_s(load.num_seqs, kv) + larger(memory, compute), memory, compute)
 
     def decode_fixed_s(self, num_seqs: float, kv_tokens: float) -> float:
-        """Launch, one block per sequence, splitting long contexts; one layer."""
-        splits = self.doubling_s * doublings(kv_tokens / (64.0 * num_seqs))
+        """Launch, one block per sequence, splitting the KV and combining the parts; one layer."""
+        splits = self.doubling_s * doublings(kv_tokens * self.pages_per_token)
         return self.decode_launch_s + num_seqs * self.block_s + splits
 
     def extending(self, decode: AttentionLoad, extend: AttentionLoad) -> Terms:
@@ -223,6 +225,7 @@ def bind_gqa(
         extend_launch_s=extend.launch_us * 1e-6,
         block_s=decode.block_us * 1e-6 * kv_heads / gpu.sms,
         doubling_s=decode.doubling_us * 1e-6,
+        pages_per_token=kv_heads / 64.0,
         sequence_s=extend.sequence_us * 1e-6 * heads / gpu.sms,
         kv_token_s=2.0 * kv_heads * width * kv_bytes / _kv_bandwidth(gpu, decode),
         pair_s=4.0 * heads * width / (gpu.bf16 * extend.compute_efficiency),
@@ -260,6 +263,7 @@ def _bind_mla(model: Model, tp: int, kv_dtype: str, gpu: Gpu, fits: AttentionFit
         extend_launch_s=launch,
         block_s=fits.mla.block_us * 1e-6 / gpu.sms,
         doubling_s=fits.mla.doubling_us * 1e-6,
+        pages_per_token=1.0 / 64.0,
         sequence_s=0.0,
         kv_token_s=latent * KV_CACHE_BYTES[kv_dtype] / _kv_bandwidth(gpu, fits.mla),
         pair_s=2.0 * heads * (latent + model.kv_lora_rank) / (gpu.bf16 * fits.extend.compute_efficiency),

@@ -10,23 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar
 
-import yaml
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from sim.catalogue import Catalogue, normalised
-from sim.errors import InvariantError, Problem, ScenarioError
+from sim.catalogue import Catalogue, normalised, read_entry
+from sim.errors import InvariantError
 from sim.hardware.gpu import Gpu
+from sim.hardware.step_fit import Fit as Fit
+from sim.hardware.step_fit import StepFit as StepFit
 from sim.spec import Seq, Spec
 
 #: One-sigma relative error of step times (docs/background/cost-model.md, "Which profile, and how far to trust it").
 CALIBRATED, SAME_GENERATION, UNCERTAIN = 0.08, 0.15, 0.25
-
-
-class Fit(Spec):
-    """Parameters with their provenance: where they come from and the mean absolute error in per cent, if known."""
-
-    source: str
-    mape_percent: float | None = None
 
 
 class GemmFit(Fit):
@@ -46,13 +40,13 @@ class GemmFit(Fit):
 
 
 class DecodeFit(Fit):
-    """t = launch + block B Hk/SMs + doubling log2(1 + context/64) + KV bytes/(BW e_kv), per layer.
+    """t = launch + block B Hk/SMs + doubling log2(1 + Hk sum(context)/64) + KV bytes/(BW e_kv), per layer.
 
     Attributes:
         launch_us: fixed.
         kv_efficiency: of memory bandwidth.
         block_us: one sequence and KV head on one multiprocessor.
-        doubling_us: each doubling of the context beyond 64 tokens: splitting the KV and combining the parts.
+        doubling_us: each doubling of the KV beyond 64 tokens of one head: splitting it and combining the parts.
         l2_speedup: how much faster KV that fits the L2 cache was read, where a benchmark read it again and again; tells
             such rows of a table apart and plays no part in a server, whose layers evict one another.
     """
@@ -144,22 +138,6 @@ class MeasuredOn(Spec):
     gpu: str
     bf16: float = Field(gt=0)
     memory_bandwidth: float = Field(gt=0)
-
-
-class StepFit(Fit):
-    """Whole steps of one engine: time_scale * kernels + per_step + per_row * rows through the LM head.
-
-    Attributes:
-        time_scale: of all kernels, the drafter's included.
-        per_step_us: fixed time of a target pass.
-        per_row_us: per row through LM head and sampler: one per plain sequence, 1 + drafts per verified one.
-        kv_reads: how often sequences with several new tokens read their KV, in passes that verify drafts.
-    """
-
-    time_scale: float = Field(1.0, gt=0)
-    per_step_us: float = Field(0.0, ge=0)
-    per_row_us: float = Field(0.0, ge=0)
-    kv_reads: float = Field(1.0, ge=1)
 
 
 LinkClass = Literal["nvlink", "pcie"]
@@ -277,15 +255,7 @@ def load_profile(path: Path) -> Profile:
     Raises:
         ScenarioError: the file cannot be read, or is not a profile; every problem with its key.
     """
-    try:
-        return Profile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ScenarioError(f"cannot read the profile {path}: {getattr(error, 'strerror', None) or error}") from None
-    except yaml.YAMLError as error:
-        raise ScenarioError(f"the profile {path} is not YAML: {' '.join(str(error).split())}") from None
-    except ValidationError as error:
-        problems = [Problem(str(path), ".".join(map(str, e["loc"])), e["msg"]) for e in error.errors()]
-        raise ScenarioError(problems) from None
+    return read_entry(path, "profile", Profile)
 
 
 def names_file(wanted: str) -> bool:

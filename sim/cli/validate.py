@@ -1,0 +1,42 @@
+"""`specsim validate`: error tables of the model against measurements."""
+
+from pathlib import Path
+
+import click
+
+from sim.validation.gates import gates
+from sim.validation.markdown import render
+from sim.validation.physics import compare_folder, timings_folder
+from sim.validation.steps import compare_steps
+
+
+@click.group()
+def validate() -> None:
+    """Error tables of the model against measurements."""
+
+
+@validate.command()
+@click.option(
+    "--data",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    required=True,
+    help="Folder with timing tables (gemm.csv, attention_decode.csv, moe.csv, ... or gpu_timings/ with them); "
+    "docs/background/cost-model.md says where the public ones come from.",
+)
+@click.option("--out", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Write the Markdown report here.")
+def physics(data: Path, out: Path | None) -> None:
+    """Kernel and step times: the shipped profiles, refits with shapes left out, and the naive roofline.
+
+    Prints the report, or with --out the targets only. Takes about two minutes on the public tables.
+    """
+    folder = timings_folder(data)
+    report, steps = compare_folder(folder), compare_steps(folder)
+    text = render(report, steps)
+    if out is None:
+        click.echo(text, nl=False)
+        return
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(text, encoding="utf-8")
+    for gate in gates(report, steps):
+        found = "-" if gate.found is None else f"{gate.found.mape:.1f} %"
+        click.echo(f"{gate.name}: {found} (limit {gate.limit_percent:g} %): {gate.verdict}")

@@ -1,0 +1,80 @@
+"""The report of `specsim validate physics` as Markdown."""
+
+from collections.abc import Iterable, Sequence
+
+from sim.calibration.fit import ErrorStats
+from sim.validation.gates import Gate, gates
+from sim.validation.physics import Comparison, Report, pooled
+from sim.validation.steps import StepErrors
+
+_INTRODUCTION = """# Physics: predicted against measured times
+
+Written by `specsim validate physics`. Mean / 95th percentile / worst absolute error in per cent.
+
+- **shipped**: the profile as `profile: auto` takes it. *fitted* profiles were fitted on these rows (or the public tables
+  they stem from), *borrowed* ones on another GPU: then nothing here was fitted.
+- **left out**: the same equations refitted on this table without the shape that is predicted (6 folds over weight
+  shapes, head layouts, expert shapes, message sizes, chunk shapes, layers).
+- **naive**: datasheet peaks, hard maximum, no fixed costs.
+- **rows**: used, of those in the table. Not used: matrix products and experts of shapes that beat the datasheet bandwidth
+  by more than 5 % (read from the L2 cache), attention whose KV partly fits the L2 cache, experts spread over GPUs,
+  plain NCCL, messages above 64 MiB.
+"""
+
+
+def render(report: Report, steps: Sequence[StepErrors]) -> str:
+    """The whole report."""
+    parts = [_INTRODUCTION, _gate_table(gates(report, steps))]
+    for operator in dict.fromkeys(own.operator for own in report.comparisons):
+        own = [comparison for comparison in report.comparisons if comparison.operator == operator]
+        parts.append(f"## {operator[0].upper()}{operator[1:]}\n\n{_comparison_table(own)}")
+    if steps:
+        parts.append(f"## Whole steps inside an engine\n\n{_step_table(steps)}")
+    if report.skipped:
+        parts.append("## Skipped\n\n" + "\n".join(f"- {s.what} ({s.rows} rows): {s.reason}" for s in report.skipped))
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def _gate_table(found: Iterable[Gate]) -> str:
+    rows = [[g.name, f"{g.limit_percent:g}", _mean(g.found), g.verdict] for g in found]
+    return "## Targets, on left-out points\n\n" + _table(["target", "limit", "found", "verdict"], rows)
+
+
+def _comparison_table(comparisons: Sequence[Comparison]) -> str:
+    rows = [_comparison_row(own) for own in comparisons]
+    usable = [own for own in comparisons if own.usable_kernel]
+    if len(usable) > 1:
+        points = sum(len(own.rows.table) for own in usable)
+        names = ("shipped_us", "left_out_us", "naive_us")
+        rows.append(["**pooled**", "", str(points), *(_triple(pooled(usable, name)) for name in names), "", ""])
+    head = ["GPU", "kind", "rows", "shipped", "left out", "naive", "profile", "parameters at a bound"]
+    return _table(head, rows)
+
+
+def _comparison_row(own: Comparison) -> list[str]:
+    names = ("shipped_us", "left_out_us", "naive_us")
+    kind = own.kind if own.usable_kernel else f"{own.kind} (fallback kernel: not pooled)"
+    rows = f"{len(own.rows.table)} of {own.rows_in_table}"
+    return [own.gpu, kind, rows, *(_triple(own.errors(name)) for name in names), own.profile, ", ".join(own.at_bound)]
+
+
+def _step_table(steps: Sequence[StepErrors]) -> str:
+    rows = [
+        [s.gpu, f"{s.model} TP{s.tp}", s.kind, str(s.shipped.points), _triple(s.shipped), _triple(s.left_out),
+         _triple(s.naive), f"{100 * s.attention_share:.0f} %"]
+        for s in steps
+    ]  # fmt: skip
+    return _table(["GPU", "model", "step", "rows", "shipped", "left out", "naive", "attention's share"], rows)
+
+
+def _triple(stats: ErrorStats | None) -> str:
+    return "-" if stats is None else f"{stats.mape:.1f} / {stats.p95:.0f} / {stats.worst:.0f}"
+
+
+def _mean(stats: ErrorStats | None) -> str:
+    return "-" if stats is None else f"{stats.mape:.1f}"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
