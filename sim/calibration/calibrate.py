@@ -89,6 +89,8 @@ def calibrate(request: Request) -> Calibration:
     if not fitted:
         raise CalibrationError("the files have no points that any op group could be fitted to")
     notes += _unused(wanted, fitted)
+    if request.model is not None and not inputs.steps:
+        notes.append("--model had no effect: no file holds steps of `vllm bench forward`")
     profile = base.profile
     for one in fitted:
         profile = with_section(profile, one.group.key, one.section)

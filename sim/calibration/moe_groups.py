@@ -10,7 +10,7 @@ from sim.calibration.kernels import CACHED, Rows, Setting
 from sim.calibration.plausible import DTYPES
 from sim.calibration.read import Floats, Table
 from sim.cost.formats import Format, resolve_format
-from sim.cost.moe import Experts
+from sim.cost.moe import Experts, Routing
 from sim.hardware.profile import Fit, MoeFit
 from sim.models.model import WEIGHT_BYTES, ExpertShape
 
@@ -22,6 +22,9 @@ _PARAMETERS = (
     Parameter("routing_passes", 0.0, 10.0, 2.0),
 )
 
+#: Routings of the public collector: expert shares that fall like r^-0.85 reproduce its counts of distinct experts.
+_SKEWED = {"power_law_1.2": Routing(popularity_skew=0.85)}
+
 
 class ExpertPoint(NamedTuple):
     """One measured call of a fused expert block on one GPU."""
@@ -30,15 +33,11 @@ class ExpertPoint(NamedTuple):
     shape: ExpertShape
     tokens: int
     time_us: float
-
-    @property
-    def distinct(self) -> int:
-        """Experts read under balanced routing."""
-        return min(self.shape.experts, self.tokens * self.shape.top_k)
+    distinct: float
 
 
 def moe_groups(tables: Iterable[Table], setting: Setting) -> list[Group]:
-    """`moe.<format>` from unsplit blocks with balanced routing, which reads min(E, M k) experts.
+    """`moe.<format>` from unsplit blocks: balanced routing reads min(E, M k) experts, skewed routing fewer.
 
     Of several kernels for a format the base profile's is taken, else the fastest; which one is said.
     """
@@ -59,11 +58,18 @@ def _points(table: Table) -> Iterable[tuple[str, str, ExpertPoint]]:
     n, texts = table.numbers, table.texts
     for i, row in enumerate(table.rows if table.form == "moe" else ()):
         tokens, hidden, inter, experts, topk = (int(n[name][i]) for name in _SIZES)
-        whole = n["tp"][i] == 1 and n["ep"][i] == 1 and texts["routing"][i] == "balanced"
-        if whole:
+        distinct = _distinct(texts["routing"][i], experts, topk, tokens)
+        if distinct is not None and n["tp"][i] == 1 and n["ep"][i] == 1:
             shape = ExpertShape(1, experts, topk, hidden, inter)
-            point = ExpertPoint((table.file, row), shape, tokens, float(n["time_us"][i]))
+            point = ExpertPoint((table.file, row), shape, tokens, float(n["time_us"][i]), distinct)
             yield DTYPES.get(texts["dtype"][i], texts["dtype"][i]), texts["kernel"][i] or "unnamed", point
+
+
+def _distinct(routing: str, experts: int, topk: int, tokens: int) -> float | None:
+    """Experts read; None where it is not known how tokens choose."""
+    if routing == "balanced":
+        return min(experts, tokens * topk)
+    return _SKEWED[routing].distinct(experts, topk, tokens) if routing in _SKEWED else None
 
 
 _SIZES = ("tokens", "hidden", "inter", "experts", "topk")

@@ -1,6 +1,6 @@
 """`specsim calibrate`: fit a profile to measured times, or measure them on this machine's GPU."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import click
@@ -13,6 +13,7 @@ from sim.calibration.measure.run import MeasureRequest, measure_here
 from sim.calibration.write import finished, profile_yaml, write_text
 from sim.hardware.catalogue import find_gpu
 
+_HOLD_OUT = 0.2
 _PATH = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -21,7 +22,7 @@ _PATH = click.Path(path_type=Path, dir_okay=False)
 @click.option("--gpu", help="GPU that the times were taken on; rows of other GPUs are left out.")
 @click.option("--dtype", type=click.Choice(["bf16", "fp8", "nvfp4", "mxfp4"]), help="Only this weight format.")
 @click.option("-o", "--output", type=_PATH, help="The profile to write; with --measure, the CSV files' common name.")
-@click.option("--hold-out", type=click.FloatRange(0, 0.9), default=0.2, show_default=True, help="Share left out.")
+@click.option("--hold-out", type=click.FloatRange(0, 0.9), default=_HOLD_OUT, show_default=True, help="Share left out.")
 @click.option("--base", default="auto", show_default=True, help="Profile to start from: an id or a file.")
 @click.option("--model", help="Model of the steps in a `vllm bench forward` JSON, or whose shapes to measure.")
 @click.option("--date", help="Date of the measurements, for the provenance; left out by default.")
@@ -44,6 +45,8 @@ def calibrate(
     Use the result with `cost_model: {kind: roofline, profile: FILE}`.
     """
     if measure:
+        stated = {"--dtype": dtype, "--date": date, "--base": base != "auto", "--hold-out": hold_out != _HOLD_OUT}
+        _refuse(name for name, value in stated.items() if value)
         _measure(files, MeasureRequest(gpu, model or "llama-3.1-8b", output or Path("measured.csv"), quick))
         return
     if not files or gpu is None or quick:
@@ -57,6 +60,12 @@ def calibrate(
     profile = finished(result.profile, output.stem, find_gpu(gpu), result.sources, result.base, date)
     write_text(output, profile_yaml(profile))
     click.echo(f"Wrote {output}.", err=True)
+
+
+def _refuse(names: Iterable[str]) -> None:
+    found = ", ".join(names)
+    if found:
+        raise click.UsageError(f"no effect together with --measure: {found}")
 
 
 def _measure(files: tuple[Path, ...], request: MeasureRequest) -> None:

@@ -278,3 +278,34 @@ def test_the_shipped_tables_refit_as_well_as_the_shipped_profile(shared_data: Pa
     for one in found.fitted:
         assert one.held_out is not None
         assert one.held_out.mape <= one.base_error.mape + 1.0, one.group.key
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "give FILES and --gpu"),
+        (["t.csv"], "give FILES and --gpu"),
+        (["t.csv", "--gpu", "l40s", "--quick"], "--quick goes with --measure"),
+        (["t.csv", "--measure"], "reads none"),
+        (
+            ["--measure", "--dtype", "bf16", "--hold-out", "0.5"],
+            "no effect together with --measure: --dtype, --hold-out",
+        ),
+        (["t.csv", "--gpu", "l40s", "--hold-out", "1"], "--hold-out"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(
+    options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["calibrate", *options]) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_model_without_steps_is_said_to_have_no_effect() -> None:
+    assert "--model had no effect" in fitted(gemm_csv(), model="llama-3.1-8b").notes[-1]
+
+
+def test_unwritable_output_is_a_message(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("t.csv").write_text(gemm_csv())
+    assert run_command(["calibrate", "t.csv", "--gpu", "h100-sxm", "-o", "none/my.yaml"]) == 2
+    assert "cannot write none/my.yaml" in capsys.readouterr().err
