@@ -17,6 +17,7 @@ from sim.calibration.measure.plan import (
     make_plan,
 )
 from sim.calibration.measure.run import MeasureRequest, identify, measure
+from sim.calibration.measure.torch_device import TorchDevice, sdpa_attention
 from sim.cli import run_command
 from sim.cost.attention import AttentionFits, bind_attention
 from sim.cost.base import NO_ATTENTION, AttentionLoad
@@ -138,3 +139,22 @@ def test_without_torch_or_cuda_the_command_says_so(
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
     assert run_command(["calibrate", "--measure"]) == 2
     assert "--measure needs PyTorch" in capsys.readouterr().err
+
+
+def test_the_torch_code_runs_on_cpu_tensors_and_masks_as_verification_needs() -> None:
+    """Where PyTorch is installed; it is no dependency. The CPU shows that the calls are right, not how fast a GPU is."""
+    torch = pytest.importorskip("torch")
+    tiny = Model(
+        name="tiny", layers=2, hidden=64, q_heads=4, kv_heads=2, head_dim=16, ffn=128, vocab=100, dense_layers=2,
+        source="test",
+    )  # fmt: skip
+    device = TorchDevice(torch, "cpu")
+    times = [device.time_gemm(GemmCase(4, 64, 32, 3)), device.time_attention(AttentionCase(2, 4, 64, 4, 2, 16, 2))]
+    times += [device.time_step(tiny, StepCase(2, 16, drafts)) for drafts in (0, 3)]
+    assert all(time is not None and time > 0 for time in times)
+    q, k, v = torch.randn(2, 4, 4, 16), torch.randn(2, 9, 2, 16), torch.randn(2, 9, 2, 16)
+    scores = torch.einsum("bqhd,bkhd->bhqk", q, k.repeat_interleave(2, dim=2)) / 4.0
+    visible = torch.ones(4, 9).tril(5).bool()
+    weights = scores.masked_fill(~visible, float("-inf")).softmax(-1)
+    expected = torch.einsum("bhqk,bkhd->bqhd", weights, v.repeat_interleave(2, dim=2))
+    assert torch.allclose(sdpa_attention(torch)(q, k, v), expected, atol=1e-5)

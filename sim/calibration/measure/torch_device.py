@@ -123,7 +123,7 @@ class TorchDevice:
         )
 
     def _random(self, *size: int) -> Any:
-        return self._torch.randn(size, dtype=self._torch.bfloat16, device=self._device) * 0.02
+        return self._torch.randn(size, dtype=self._torch.bfloat16, device=self._device).mul_(0.02)
 
     def _timed(self, build: Callable[[], list[Call]], least_calls: int = _LEAST_CALLS) -> float | None:
         """Median time of one call; None when memory runs out."""
