@@ -25,7 +25,7 @@ from sim.cost.stack import RooflineCost, Stack
 from sim.deployment import Deployment, MemoryBudget
 from sim.errors import CalibrationError, ScenarioError
 from sim.hardware.catalogue import find_gpu
-from sim.hardware.profile import GemmFit, StepFit, choose_profile, load_profile
+from sim.hardware.profile import GemmFit, StepFit, choose_profile, find_profile, load_profile, profile_ids
 from sim.models.catalogue import find_model
 from sim.models.model import LinearShape
 
@@ -194,6 +194,17 @@ def test_the_profile_on_disk_is_deterministic_and_prices_a_scenario(capsys: pyte
     Path("other/my.yaml").unlink()
     assert run_command(["check", "other/s.yaml"]) == 2
     assert "cannot read the profile other/my.yaml" in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize("profile_id", profile_ids())
+def test_profiles_survive_their_yaml(profile_id: str) -> None:
+    text = profile_yaml(find_profile(profile_id))
+    Path("p.yaml").write_text(text)
+    again = load_profile(Path("p.yaml"))
+    assert profile_yaml(again) == text
+    assert again.model_copy(update={"measured_on": None}) == find_profile(profile_id).model_copy(
+        update={"measured_on": None}
+    )
 
 
 def test_a_date_is_written_only_when_given() -> None:

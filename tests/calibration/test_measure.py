@@ -1,5 +1,7 @@
 import csv
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -136,13 +138,17 @@ def test_a_device_is_found_in_the_catalogue_or_asked_for() -> None:
 def test_without_torch_or_cuda_the_command_says_so(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "torch", None)
+    monkeypatch.setitem(sys.modules, "torch", None)
     assert run_command(["calibrate", "--measure"]) == 2
     assert "--measure needs PyTorch" in capsys.readouterr().err
+    without_cuda = SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: False), __version__="2.0")
+    monkeypatch.setitem(sys.modules, "torch", without_cuda)
+    assert run_command(["calibrate", "--measure"]) == 2
+    assert "needs a CUDA device; PyTorch 2.0 finds none here" in capsys.readouterr().err
 
 
 def test_the_torch_code_runs_on_cpu_tensors_and_masks_as_verification_needs() -> None:
-    """Where PyTorch is installed; it is no dependency. The CPU shows that the calls are right, not how fast a GPU is."""
+    """Where PyTorch is installed (it is no dependency): the calls are right, whatever their speed."""
     torch = pytest.importorskip("torch")
     tiny = Model(
         name="tiny", layers=2, hidden=64, q_heads=4, kv_heads=2, head_dim=16, ffn=128, vocab=100, dense_layers=2,
