@@ -4,9 +4,11 @@ from pathlib import Path
 
 import click
 
+from sim.validation.engine_fit import engine_lines
 from sim.validation.gates import gates
 from sim.validation.markdown import render
 from sim.validation.physics import compare_folder, timings_folder
+from sim.validation.servers import server_tables
 from sim.validation.steps import compare_steps
 
 
@@ -25,18 +27,20 @@ def validate() -> None:
 )
 @click.option("--out", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Write the Markdown report here.")
 def physics(data: Path, out: Path | None) -> None:
-    """Kernel and step times: the shipped profiles, refits with shapes left out, and the naive roofline.
+    """Kernel, step and server times: the shipped profiles, refits with shapes left out, and the naive roofline.
 
     Prints the report, or with --out the targets only. Takes about two minutes on the public tables.
     """
     folder = timings_folder(data)
-    report, steps = compare_folder(folder), compare_steps(folder)
-    text = render(report, steps)
+    report, steps, servers = compare_folder(folder), compare_steps(folder), server_tables(folder)
+    published = folder.parent / "published" / "published_visible.csv"
+    engines = "\n".join(engine_lines(published)) if published.is_file() else ""
+    text = render(report, steps, servers, engines)
     if out is None:
         click.echo(text, nl=False)
         return
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(text, encoding="utf-8")
-    for gate in gates(report, steps):
+    for gate in gates(report, steps, servers):
         found = "-" if gate.found is None else f"{gate.found.mape:.1f} %"
         click.echo(f"{gate.name}: {found} (limit {gate.limit_percent:g} %): {gate.verdict}")

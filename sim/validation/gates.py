@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from sim.calibration.fit import ErrorStats
 from sim.validation.physics import Comparison, Report, pooled
+from sim.validation.servers import ServerRow, server_gates
 from sim.validation.steps import StepErrors
 
 
@@ -31,9 +32,10 @@ _POOLED = {"decode attention": 8.0, "prefill attention": 12.0, "experts": 12.0, 
 _STEPS = {"decode": 4.0, "verify": 9.0, "mixed": 9.0}
 
 
-def gates(report: Report, steps: Sequence[StepErrors]) -> list[Gate]:
+def gates(report: Report, steps: Sequence[StepErrors], servers: Sequence[ServerRow] = ()) -> list[Gate]:
     """All targets with what was found."""
-    return [*_products(report.comparisons), *_pools(report.comparisons), *_whole_steps(steps)]
+    tpot = [Gate(*found) for found in server_gates(servers)]
+    return [*_products(report.comparisons), *_pools(report.comparisons), *_whole_steps(steps), *tpot]
 
 
 def _products(comparisons: Sequence[Comparison]) -> list[Gate]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from sim.calibration.fit import ErrorStats
 from sim.validation.gates import Gate, gates
 from sim.validation.physics import Comparison, Report, pooled
+from sim.validation.servers import ServerRow, server_lines
 from sim.validation.steps import StepErrors
 
 _INTRODUCTION = """# Physics: predicted against measured times
@@ -22,14 +23,18 @@ Written by `specsim validate physics`. Mean / 95th percentile / worst absolute e
 """
 
 
-def render(report: Report, steps: Sequence[StepErrors]) -> str:
-    """The whole report."""
-    parts = [_INTRODUCTION, _gate_table(gates(report, steps))]
+def render(report: Report, steps: Sequence[StepErrors], servers: Sequence[ServerRow] = (), engines: str = "") -> str:
+    """The whole report; `engines` is a text of its own, as `engine_lines` writes it."""
+    parts = [_INTRODUCTION, _gate_table(gates(report, steps, servers))]
     for operator in dict.fromkeys(own.operator for own in report.comparisons):
         own = [comparison for comparison in report.comparisons if comparison.operator == operator]
         parts.append(f"## {operator[0].upper()}{operator[1:]}\n\n{_comparison_table(own)}")
     if steps:
         parts.append(f"## Whole steps inside an engine\n\n{_step_table(steps)}")
+    if servers:
+        parts.append("## Whole servers\n\n" + "\n".join(server_lines(servers)))
+    if engines:
+        parts.append(f"## What engines add to speculative steps\n\n{engines}")
     if report.skipped:
         parts.append("## Skipped\n\n" + "\n".join(f"- {s.what} ({s.rows} rows): {s.reason}" for s in report.skipped))
     return "\n\n".join(part.strip() for part in parts) + "\n"

@@ -19,6 +19,7 @@ from sim.calibration.tables import Table, read_table
 from sim.errors import CalibrationError, ScenarioError
 from sim.hardware.catalogue import find_gpu
 from sim.hardware.profile import Fit, choose_profile
+from sim.validation.servers import SERVER_FILE
 
 OPERATORS = (GEMM, DECODE, PREFILL, MIXED_DECODE, MIXED, MOE, ALL_REDUCE, LAYER_PRODUCTS, ELEMENTWISE, SAMPLER)
 
@@ -79,7 +80,7 @@ def timings_folder(data: Path) -> Path:
     Raises:
         CalibrationError: no table that we know is there.
     """
-    files = sorted({operator.file for operator in OPERATORS})
+    files = sorted({operator.file for operator in OPERATORS} | {SERVER_FILE})
     for folder in (data, data / "gpu_timings"):
         if any((folder / name).is_file() for name in files):
             return folder

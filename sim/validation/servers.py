@@ -33,6 +33,9 @@ from sim.models.model import Model
 
 Floats = NDArray[np.float64]
 
+#: The table of whole servers in a folder of timings.
+SERVER_FILE = "e2e_tpot.csv"
+
 _COLUMNS = (
     "model", "system", "backend", "precision", "isl", "osl", "concurrency", "tp", "tpot_ms", "moe_ep", "attention_dp",
 )  # fmt: skip
@@ -107,11 +110,11 @@ def server_tables(data_dir: Path) -> list[ServerRow]:
     Raises:
         CalibrationError: the file is malformed; names columns and rows.
     """
-    if not (data_dir / "e2e_tpot.csv").is_file():
+    if not (data_dir / SERVER_FILE).is_file():
         return []
     predictions: dict[Server, list[Prediction]] = {}
     skipped: dict[Server, int] = {}
-    for server, settings in _read(data_dir / "e2e_tpot.csv").items():
+    for server, settings in _read(data_dir / SERVER_FILE).items():
         found = _predict(server, settings)
         if found:
             predictions[server], skipped[server] = found, len(settings) - len(found)
