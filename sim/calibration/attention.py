@@ -1,14 +1,18 @@
 """Fits of decode attention, prefill attention and FlashAttention-2 with mixed batches."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sim.calibration.fit import Floats
 from sim.calibration.operators import Mask, Operator, Parameter, Rows
-from sim.cost.attention import AttentionShape, bind_gqa
+from sim.cost.attention import AttentionShape, MlaShape, bind_gqa, bind_mla
 from sim.cost.base import NO_ATTENTION, AttentionLoad
+from sim.cost.formats import resolve_format
+from sim.cost.gemm import bind_gemm, sum_terms
 from sim.hardware.profile import ChosenProfile, DecodeFit, ExtendFit, Fit, choose_profile
+from sim.models.catalogue import find_model
 
 #: KV up to this part of the L2 cache is read from it again and again by a benchmark; above 1.5 times, never.
 _WARM, _COLD = 0.05, 1.5
@@ -61,7 +65,8 @@ def _decode_parameters(_: Rows) -> tuple[Parameter, ...]:
 
 def _decode_usable(rows: Rows) -> Mask:
     size = _decode_bytes(rows)
-    return (size > _COLD * rows.gpu.l2) | (size < _WARM * rows.gpu.l2)
+    clean: Mask = (size > _COLD * rows.gpu.l2) | (size < _WARM * rows.gpu.l2)
+    return clean
 
 
 def _shipped_decode(chosen: ChosenProfile, rows: Rows) -> Fit | None:
@@ -100,11 +105,11 @@ def _prefill_us(rows: Rows, fit: ExtendFit) -> Floats:
 
 
 def is_fa2(rows: Rows) -> bool:
-    """FlashAttention-2 kernels, by the name of the kernel where the table has it, else by the profile."""
-    kernels = {str(name) for name in rows.table.columns.get("kernel", ())}
-    if kernels:
-        return all(name in ("flash_attn", "flash_attn_fa2") for name in kernels)
-    return _extend_of(rows.gpu).kernel == "fa2"
+    """FlashAttention-2 kernels, by the name of the kernel where it says so, else by the profile of the GPU."""
+    kernel = str(rows.table.text("kernel")[0]) if "kernel" in rows.table.columns else ""
+    if kernel in ("", "flash_attn"):
+        return _extend_of(rows.gpu).kernel == "fa2"
+    return kernel.endswith("fa2")
 
 
 def _extend_constants(rows: Rows) -> dict[str, Any]:
@@ -124,7 +129,8 @@ def _extend_parameters(rows: Rows) -> tuple[Parameter, ...]:
 
 def _prefill_usable(rows: Rows) -> Mask:
     """One new token is decode, whatever the table calls it."""
-    return rows.table.numbers("q_len") > 1
+    several: Mask = rows.table.numbers("q_len") > 1
+    return several
 
 
 def _shipped_extend(chosen: ChosenProfile, _: Rows) -> Fit | None:
@@ -135,7 +141,7 @@ PREFILL = Operator(
     name="prefill attention",
     file="attention_prefill.csv",
     columns=("gpu", "kernel", "batch", "q_len", "q_heads", "kv_heads", "head_dim", "time_us"),
-    kinds=(),
+    kinds=("kernel",),
     shape=("q_heads", "kv_heads", "head_dim"),
     fit_type=ExtendFit,
     constants=_extend_constants,
@@ -157,7 +163,8 @@ def _mixed_us(rows: Rows, fit: ExtendFit) -> Floats:
 
 
 def _mixed_usable(rows: Rows) -> Mask:
-    return rows.table.numbers("prefill_q") > 1
+    several: Mask = rows.table.numbers("prefill_q") > 1
+    return several
 
 
 MIXED = Operator(
@@ -189,7 +196,8 @@ def _pure_parameters(rows: Rows) -> tuple[Parameter, ...]:
 
 
 def _pure_usable(rows: Rows) -> Mask:
-    return (rows.table.numbers("prefill_q") == 0) & (rows.table.numbers("n_decode") > 0)
+    decoding: Mask = (rows.table.numbers("prefill_q") == 0) & (rows.table.numbers("n_decode") > 0)
+    return decoding
 
 
 MIXED_DECODE = Operator(
@@ -204,4 +212,70 @@ MIXED_DECODE = Operator(
     price_us=_pure_us,
     usable=_pure_usable,
     shipped=_shipped_decode,
+)
+
+
+def _mla_us(rows: Rows, fit: DecodeFit) -> Floats:
+    """All rows; those with the same heads and formats are priced at once."""
+    keys, times = rows.table.keys(("heads", "weight_dtype", "kv_dtype")), np.zeros(len(rows.table))
+    for key in sorted(set(keys)):
+        mask = np.array([own == key for own in keys])
+        times[mask] = _mla_module_us(rows.where(mask), fit)
+    return times
+
+
+def _mla_module_us(rows: Rows, fit: DecodeFit) -> Floats:
+    """The module of DeepSeek-V3: projections at the profile's rates, and attention to the latent."""
+    table, gpu, chosen = rows.table, rows.gpu, choose_profile(rows.gpu)
+    model, heads = find_model("deepseek-v3", Path()), int(table.numbers("heads")[0])
+    if fit.source == "definition":
+        chosen = choose_profile(gpu, "ideal")
+    weights = resolve_format("fp8" if str(table.text("weight_dtype")[0]).startswith("fp8") else "bf16", gpu)
+    rate = chosen.linear(weights.key)[0]
+    batch: Any = table.numbers("batch")
+    shapes = model.linear_shapes(model.q_heads // heads)
+    own = [shape._replace(layers=1) for shape in shapes if shape.name in _PROJECTIONS]
+    projections = sum_terms([bind_gemm(s, weights, rate, gpu.memory_bandwidth) for s in own], batch)
+    shape = MlaShape(1, heads, model.kv_lora_rank, model.qk_rope_dim)
+    kv: Any = batch * table.numbers("context")
+    bound = bind_mla(shape, _kv_bytes(rows), gpu, fit, chosen.sections().extend_attention)
+    return np.asarray((projections.seconds + bound.decoding(AttentionLoad(batch, batch, kv, kv)).seconds) * 1e6)
+
+
+_PROJECTIONS = ("q", "q_a", "q_b", "kv_a", "kv_b", "o")
+
+
+def _mla_parameters(_: Rows) -> tuple[Parameter, ...]:
+    return (
+        Parameter("launch_us", 50.0, 0.0, 200.0),
+        Parameter("kv_efficiency", 0.9, 0.2, 1.1),
+        Parameter("block_us", 0.5, 0.0, 10.0),
+        Parameter("compute_efficiency", 0.8, 0.1, 1.5),
+    )
+
+
+def _mla_usable(rows: Rows) -> Mask:
+    """Weights are read from memory; latents may not be: the same rule as for decode attention."""
+    width = np.where(np.char.startswith(rows.table.text("kv_dtype"), "fp8"), 576.0, 1152.0)
+    size = width * rows.table.numbers("batch") * rows.table.numbers("context")
+    clean: Mask = (size > _COLD * rows.gpu.l2) | (size < _WARM * rows.gpu.l2)
+    return clean
+
+
+def _shipped_mla(chosen: ChosenProfile, _: Rows) -> Fit | None:
+    return chosen.sections().mla
+
+
+MLA = Operator(
+    name="latent attention module (MLA decode)",
+    file="mla_decode_module.csv",
+    columns=("gpu", "kernel", "weight_dtype", "kv_dtype", "heads", "batch", "context", "time_us"),
+    kinds=(),
+    shape=("heads", "context"),
+    fit_type=DecodeFit,
+    constants=_no_constants,
+    parameters=_mla_parameters,
+    price_us=_mla_us,
+    usable=_mla_usable,
+    shipped=_shipped_mla,
 )

@@ -112,7 +112,8 @@ def _elementwise_parameters(_: Rows) -> tuple[Parameter, ...]:
 
 
 def _is_sum(rows: Rows) -> Mask:
-    return rows.table.text("layer") == "elementwise"
+    found: Mask = rows.table.text("layer") == "elementwise"
+    return found
 
 
 def _shipped_elementwise(chosen: ChosenProfile, _: Rows) -> Fit | None:
@@ -152,7 +153,8 @@ def _sampler_parameters(_: Rows) -> tuple[Parameter, ...]:
 
 
 def _is_sampler(rows: Rows) -> Mask:
-    return rows.table.text("layer") == "sampler"
+    found: Mask = rows.table.text("layer") == "sampler"
+    return found
 
 
 def _shipped_sampler(chosen: ChosenProfile, _: Rows) -> Fit | None:

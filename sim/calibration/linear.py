@@ -10,6 +10,7 @@ from sim.cost.collectives import all_reduce, link_class
 from sim.cost.formats import Format, resolve_format
 from sim.cost.gemm import bind_gemm
 from sim.cost.moe import Experts, Routing
+from sim.errors import CalibrationError
 from sim.hardware.profile import ChosenProfile, CollectiveFit, Fit, GemmFit, MoeFit
 from sim.models.model import ExpertShape, LinearShape
 
@@ -34,13 +35,17 @@ def _no_constants(_: Rows) -> dict[str, Any]:
 
 
 def _dtype(rows: Rows) -> str:
-    return DTYPES.get(str(rows.table.text("dtype")[0]), "bf16")
+    """The weight format of the rows, in our spelling."""
+    dtype = str(rows.table.text("dtype")[0])
+    if dtype not in DTYPES:
+        raise CalibrationError(f"unknown format {dtype!r}; known: {', '.join(DTYPES)}")
+    return DTYPES[dtype]
 
 
 def _format(rows: Rows) -> Format:
-    dtype = str(rows.table.text("dtype")[0])
-    found = resolve_format(DTYPES.get(dtype, "bf16"), rows.gpu)
-    return found if not dtype.startswith("w4a16") else Format("bf16", found.weight_bytes, 2.0, rows.gpu.bf16, False)
+    found = resolve_format(_dtype(rows), rows.gpu)
+    weight_only = str(rows.table.text("dtype")[0]).startswith("w4a16")
+    return Format("bf16", found.weight_bytes, 2.0, rows.gpu.bf16, False) if weight_only else found
 
 
 def _gemm_us(rows: Rows, fit: GemmFit) -> Floats:
@@ -108,10 +113,10 @@ def _distinct(rows: Rows) -> Floats:
 def _moe_us(rows: Rows, fit: MoeFit) -> Floats:
     table: Any = rows.table
     tp = table.numbers("tp") if "tp" in table.columns else 1.0
-    columns = (table.numbers(c) for c in ("experts", "topk", "hidden"))
-    shape = ExpertShape(1, *columns, table.numbers("inter") / tp)
-    experts = Experts(shape, _format(rows), fit, rows.gpu.memory_bandwidth)
-    return np.asarray(experts.reading(table.numbers("tokens"), _distinct(rows)).seconds * 1e6)  # type: ignore[arg-type]
+    experts, top_k, hidden = (table.numbers(c) for c in ("experts", "topk", "hidden"))
+    shape = ExpertShape(1, experts, top_k, hidden, table.numbers("inter") / tp)
+    block = Experts(shape, _format(rows), fit, rows.gpu.memory_bandwidth)
+    return np.asarray(block.reading(table.numbers("tokens"), _distinct(rows)).seconds * 1e6)  # type: ignore[arg-type]
 
 
 def _moe_parameters(_: Rows) -> tuple[Parameter, ...]:
@@ -135,7 +140,8 @@ def _moe_usable(rows: Rows) -> Mask:
     keys = table.keys([c for c in ("hidden", "inter", "experts", "topk", "tp", "ep") if c in table.columns])
     warm = {key for key, fast in zip(keys, impossible, strict=True) if fast}
     split = table.numbers("ep") > 1 if "ep" in table.columns else np.zeros(len(table), bool)
-    return np.array([key not in warm for key in keys]) & ~split
+    cold: Mask = np.array([key not in warm for key in keys])
+    return cold & ~split
 
 
 def _shipped_moe(chosen: ChosenProfile, rows: Rows) -> Fit | None:
@@ -180,7 +186,8 @@ def _all_reduce_parameters(_: Rows) -> tuple[Parameter, ...]:
 def _all_reduce_usable(rows: Rows) -> Mask:
     """All-reduces of a serving engine, up to 64 MiB: beyond what a step sends."""
     engine = ~np.char.startswith(rows.table.text("stack"), "nccl")
-    return (rows.table.text("op") == "all_reduce") & engine & (rows.table.numbers("bytes") <= 2.0**26)
+    found: Mask = (rows.table.text("op") == "all_reduce") & engine & (rows.table.numbers("bytes") <= 2.0**26)
+    return found
 
 
 def _shipped_all_reduce(chosen: ChosenProfile, rows: Rows) -> Fit | None:

@@ -254,21 +254,35 @@ def _bind_fa2(
 
 
 def _bind_mla(model: Model, tp: int, kv_dtype: str, gpu: Gpu, fits: AttentionFits) -> Attention:
+    shape = MlaShape(model.layers, -(-model.q_heads // tp), model.kv_lora_rank, model.qk_rope_dim)
+    return bind_mla(shape, KV_CACHE_BYTES[kv_dtype], gpu, fits.mla, fits.extend)
+
+
+class MlaShape(NamedTuple):
+    """Latent attention on one GPU: layers, query heads, and the widths of the latent and of its rotary part."""
+
+    layers: int
+    heads: int
+    latent: int
+    rope: int
+
+
+def bind_mla(shape: MlaShape, kv_bytes: int, gpu: Gpu, fit: DecodeFit, extend: ExtendFit) -> PackedAttention:
     """Absorbed form: every head attends to the same latent, copied to each GPU; 2 x latent + rope FLOPs a pair."""
-    heads, latent = -(-model.q_heads // tp), model.kv_lora_rank + model.qk_rope_dim
-    launch = fits.mla.launch_us * 1e-6
+    layers, heads, latent, rope = shape
+    launch, efficiency = fit.launch_us * 1e-6, fit.compute_efficiency or extend.compute_efficiency
     return PackedAttention(
-        layers=model.layers,
+        layers=layers,
         decode_launch_s=launch,
         extend_launch_s=launch,
-        block_s=fits.mla.block_us * 1e-6 / gpu.sms,
-        doubling_s=fits.mla.doubling_us * 1e-6,
+        block_s=fit.block_us * 1e-6 * heads / gpu.sms,
+        doubling_s=fit.doubling_us * 1e-6,
         pages_per_token=1.0 / 64.0,
         sequence_s=0.0,
-        kv_token_s=latent * KV_CACHE_BYTES[kv_dtype] / _kv_bandwidth(gpu, fits.mla),
-        pair_s=2.0 * heads * (latent + model.kv_lora_rank) / (gpu.bf16 * fits.extend.compute_efficiency),
-        tile=fits.extend.tile_rows,
-        padded=_padding(heads, fits.extend.tile_rows),
+        kv_token_s=(latent + rope) * kv_bytes / _kv_bandwidth(gpu, fit),
+        pair_s=2.0 * heads * (2.0 * latent + rope) / (gpu.bf16 * efficiency),
+        tile=extend.tile_rows if extend.kernel == "packed" else 64,
+        padded=_padding(heads, extend.tile_rows),
         activation_s=0.0,
     )
 

@@ -5,7 +5,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Self
 
+from pydantic import Field
+
 from sim.cost.base import COST_MODELS, BoundCost, CostModel, EngineError, Host, HostOverhead
+from sim.cost.moe import UNIFORM, Routing
 from sim.cost.stack import EngineCosts, RooflineCost, Stack
 from sim.deployment import Deployment
 from sim.hardware.engine_profile import EngineProfile, find_engine
@@ -28,6 +31,11 @@ class Roofline(CostModel):
         draft_launch_ms: launching one drafter pass, which takes at least this; by default the engine's.
         per_draft_token_us: verifying one draft token costs this on top of the kernels; stated, it replaces what the
             engine's profile takes per row through the LM head.
+        expert_popularity_skew: exponent s of the popularity of the r-th expert, r^-s. 0, uniform, is what routers are
+            trained for with a balance loss; the skewed routing of public kernel tables (`power_law_1.2`) is near 0.85.
+        expert_adjacent_correlation: share of a token's experts that repeat those of the tokens before it. 0 is
+            independent routing (MoESD, arXiv 2505.19645); no public measurement says more. Both make verification of a
+            mixture of experts cheaper at small batch.
     """
 
     kind: Literal["roofline"] = "roofline"
@@ -36,6 +44,8 @@ class Roofline(CostModel):
     host: Host | None = None
     draft_launch_ms: Milliseconds | None = None
     per_draft_token_us: Microseconds | None = None
+    expert_popularity_skew: float = Field(0.0, ge=0, le=4)
+    expert_adjacent_correlation: float = Field(0.0, ge=0, le=1)
 
     def located(self, base_dir: Path) -> Self:
         """The same model with the profile's file name counted from `base_dir`."""
@@ -46,7 +56,8 @@ class Roofline(CostModel):
     def bind(self, deployment: Deployment) -> BoundCost:
         """Price passes of this deployment's target and drafter."""
         chosen = choose_profile(deployment.gpu, self.profile)
-        return bind_roofline(deployment, chosen, self.bound_engine(chosen.profile.steps))
+        routing = Routing(self.expert_popularity_skew, self.expert_adjacent_correlation)
+        return bind_roofline(deployment, chosen, self.bound_engine(chosen.profile.steps), routing)
 
     def bound_engine(self, steps: StepFit | None = None) -> "BoundEngine":
         """The engine's costs, with what was calibrated or is stated here in their place."""
@@ -134,9 +145,11 @@ def bind_engine(engine: EngineProfile) -> BoundEngine:
     )
 
 
-def bind_roofline(deployment: Deployment, chosen: ChosenProfile, engine: BoundEngine) -> BoundCost:
+def bind_roofline(
+    deployment: Deployment, chosen: ChosenProfile, engine: BoundEngine, routing: Routing = UNIFORM
+) -> BoundCost:
     """Bind target and drafter to the GPUs with the parameters of `chosen` and of the engine."""
-    stack = target_stack(deployment, chosen)
+    stack = replace(target_stack(deployment, chosen), routing=routing)
     target = RooflineCost(stack.bind(deployment.target), engine.costs)
     drafter, kernels = deployment.drafter, EngineCosts(time_scale=engine.costs.time_scale)
     draft = target

@@ -8,7 +8,7 @@ from sim.cost.base import AttentionLoad, ForwardPass, PassPrice
 from sim.cost.collectives import AllReduce, bind_all_reduce
 from sim.cost.formats import Format, resolve_format
 from sim.cost.gemm import GemmRate, bind_gemm, sum_terms
-from sim.cost.moe import Experts
+from sim.cost.moe import UNIFORM, Experts, Routing
 from sim.cost.smooth import Terms, smooth_max
 from sim.hardware.gpu import Gpu
 from sim.hardware.profile import UNCERTAIN, ChosenProfile, ElementwiseFit, SamplerFit
@@ -176,6 +176,7 @@ class Stack:
     tensor_parallel_size: int
     weight_dtype: str
     kv_cache_dtype: str
+    routing: Routing = UNIFORM
 
     def bind(self, model: Model) -> ModelParts:
         """All op groups of `model`."""
@@ -212,7 +213,8 @@ class Stack:
     def _experts(self, model: Model) -> Experts:
         fmt = self._format(model, "expert")
         fit = self.chosen.moe("weight_only" if fmt.weight_only else fmt.key)
-        return Experts(model.expert_shape(self.tensor_parallel_size), fmt, fit, self.gpu.memory_bandwidth)
+        shape = model.expert_shape(self.tensor_parallel_size)
+        return Experts(shape, fmt, fit, self.gpu.memory_bandwidth, self.routing)
 
     def _traffic(self, model: Model) -> float:
         """Bytes per token and layer: two norms with residual, rotary queries and keys, gated activation; 16 bits."""

@@ -45,10 +45,11 @@ class DecodeFit(Fit):
     Attributes:
         launch_us: fixed.
         kv_efficiency: of memory bandwidth.
-        block_us: one sequence and KV head on one multiprocessor.
+        block_us: one sequence and KV head (MLA: query head) on one multiprocessor.
         doubling_us: each doubling of the KV beyond 64 tokens of one head: splitting it and combining the parts.
         l2_speedup: how much faster KV that fits the L2 cache was read, where a benchmark read it again and again; tells
             such rows of a table apart and plays no part in a server, whose layers evict one another.
+        compute_efficiency: MLA only: of the score products; none: as several new tokens reach.
     """
 
     launch_us: float = Field(ge=0)
@@ -56,6 +57,7 @@ class DecodeFit(Fit):
     block_us: float = Field(0.0, ge=0)
     doubling_us: float = Field(0.0, ge=0)
     l2_speedup: float = Field(1.0, ge=1)
+    compute_efficiency: float | None = Field(None, gt=0)
 
 
 class ExtendFit(Fit):

@@ -12,14 +12,15 @@ _INTRODUCTION = """# Physics: predicted against measured times
 
 Written by `specsim validate physics`. Mean / 95th percentile / worst absolute error in per cent.
 
-- **shipped**: the profile as `profile: auto` takes it. *fitted* profiles were fitted on these rows (or the public tables
-  they stem from), *borrowed* ones on another GPU: then nothing here was fitted.
+- **shipped**: the profile as `profile: auto` takes it. *fitted* profiles were fitted on the public tables of this GPU
+  (so this column is in-sample there), *borrowed* ones on another GPU: then nothing was fitted to these rows.
 - **left out**: the same equations refitted on this table without the shape that is predicted (6 folds over weight
   shapes, head layouts, expert shapes, message sizes, chunk shapes, layers).
 - **naive**: datasheet peaks, hard maximum, no fixed costs.
-- **rows**: used, of those in the table. Not used: matrix products and experts of shapes that beat the datasheet bandwidth
-  by more than 5 % (read from the L2 cache), attention whose KV partly fits the L2 cache, experts spread over GPUs,
-  plain NCCL, messages above 64 MiB.
+- **rows**: used, of those in the table. Not used: matrix products and experts of shapes that beat the datasheet
+  bandwidth by more than 5 % (read from the L2 cache), attention whose KV partly fits the L2 cache, experts spread over
+  GPUs, plain NCCL, messages above 64 MiB. **all rows**: mean error of the shipped profile with those included
+  (never experts spread over GPUs).
 """
 
 
@@ -51,8 +52,8 @@ def _comparison_table(comparisons: Sequence[Comparison]) -> str:
     if len(usable) > 1:
         points = sum(len(own.rows.table) for own in usable)
         names = ("shipped_us", "left_out_us", "naive_us")
-        rows.append(["**pooled**", "", str(points), *(_triple(pooled(usable, name)) for name in names), "", ""])
-    head = ["GPU", "kind", "rows", "shipped", "left out", "naive", "profile", "parameters at a bound"]
+        rows.append(["**pooled**", "", str(points), *(_triple(pooled(usable, name)) for name in names), "", "", ""])
+    head = ["GPU", "kind", "rows", "shipped", "left out", "naive", "all rows", "profile", "parameters at a bound"]
     return _table(head, rows)
 
 
@@ -60,7 +61,9 @@ def _comparison_row(own: Comparison) -> list[str]:
     names = ("shipped_us", "left_out_us", "naive_us")
     kind = own.kind if own.usable_kernel else f"{own.kind} (fallback kernel: not pooled)"
     rows = f"{len(own.rows.table)} of {own.rows_in_table}"
-    return [own.gpu, kind, rows, *(_triple(own.errors(name)) for name in names), own.profile, ", ".join(own.at_bound)]
+    errors = [_triple(own.errors(name)) for name in names]
+    everything = _mean(own.shipped_all) if own.rows_in_table > len(own.rows.table) else ""
+    return [own.gpu, kind, rows, *errors, everything, own.profile, ", ".join(own.at_bound)]
 
 
 def _step_table(steps: Sequence[StepErrors]) -> str:

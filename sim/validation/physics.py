@@ -1,4 +1,4 @@
-"""Error tables of the cost model against measured kernels: shipped profile, refits with shapes left out, naive roofline.
+"""Error tables against measured kernels: the shipped profile, refits with shapes left out, the naive roofline.
 
 Works on any folder with tables of the form of `gpu_timings`: whatever CSV files, GPUs, formats, kernels and shapes are
 there are used; nothing is known by name except the columns.
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.calibration.attention import DECODE, MIXED, MIXED_DECODE, PREFILL
+from sim.calibration.attention import DECODE, MIXED, MIXED_DECODE, MLA, PREFILL
 from sim.calibration.fit import ErrorStats, FitResult, Floats, error_stats
 from sim.calibration.layers import ELEMENTWISE, LAYER_PRODUCTS, SAMPLER, with_elementwise_sums
 from sim.calibration.linear import ALL_REDUCE, GEMM, MOE, USABLE_MEMORY_EFFICIENCY
@@ -21,7 +21,7 @@ from sim.hardware.catalogue import find_gpu
 from sim.hardware.profile import Fit, choose_profile
 from sim.validation.servers import SERVER_FILE
 
-OPERATORS = (GEMM, DECODE, PREFILL, MIXED_DECODE, MIXED, MOE, ALL_REDUCE, LAYER_PRODUCTS, ELEMENTWISE, SAMPLER)
+OPERATORS = (GEMM, DECODE, PREFILL, MIXED_DECODE, MIXED, MLA, MOE, ALL_REDUCE, LAYER_PRODUCTS, ELEMENTWISE, SAMPLER)
 
 
 class Comparison(NamedTuple):
@@ -34,6 +34,7 @@ class Comparison(NamedTuple):
         rows_in_table: rows of the table; `rows` are the usable ones among them.
         rows: those compared.
         shipped_us, left_out_us, naive_us: predictions, row by row; None where there are none.
+        shipped_all: errors of the shipped profile with the rows left aside; None where those are of another kind.
         in_sample: of a fit on all usable rows; None when they are too few.
         at_bound: its parameters that ended at a bound.
         profile: the shipped profile that was used, and whether it was fitted on this GPU.
@@ -48,6 +49,7 @@ class Comparison(NamedTuple):
     shipped_us: Floats | None
     left_out_us: Floats | None
     naive_us: Floats | None
+    shipped_all: ErrorStats | None
     in_sample: FitResult | None
     at_bound: tuple[str, ...]
     profile: str
@@ -127,6 +129,7 @@ def _compare(operator: Operator, kind: tuple[str, ...], all_rows: Rows, rows: Ro
         shipped_us=_price(operator, rows, operator.shipped(chosen, rows)),
         left_out_us=left_out_us(operator, rows, found) if found else None,
         naive_us=_price(operator, rows, operator.shipped(choose_profile(rows.gpu, "ideal"), rows)),
+        shipped_all=_shipped_all(operator, all_rows),
         in_sample=found,
         at_bound=_bounds(operator, rows, found),
         profile=f"{chosen.profile.id} ({'fitted' if chosen.profile.is_measured_on(rows.gpu) else 'borrowed'})",
@@ -139,6 +142,16 @@ def _fit_or_none(operator: Operator, rows: Rows) -> FitResult | None:
         return operator.fit(rows)
     except CalibrationError:
         return None
+
+
+def _shipped_all(operator: Operator, rows: Rows) -> ErrorStats | None:
+    """Errors with the rows that were left aside, for tables whose rows all are of the kind that is priced."""
+    if operator not in (GEMM, DECODE, MOE):
+        return None
+    if "ep" in rows.table.columns:
+        rows = rows.where(rows.table.numbers("ep") == 1)
+    predicted = _price(operator, rows, operator.shipped(choose_profile(rows.gpu), rows))
+    return None if predicted is None else error_stats(predicted, rows.times_us)
 
 
 def _bounds(operator: Operator, rows: Rows, found: FitResult | None) -> tuple[str, ...]:

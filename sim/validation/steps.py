@@ -1,12 +1,12 @@
-"""Whole decoder steps: layers and attention timed inside an engine, summed, against the sum that the cost model gives.
+"""Whole decoder steps: layers and attention timed inside an engine, summed, against what the cost model gives.
 
-Measured: products, element-wise kernels, LM head and sampler at the number of tokens of the step (interpolated), and the
-attention call. `verify` takes the nearest measured stand-in for verification: decoding sequences in one call with a chunk
-of 16 new tokens, priced as if each sequence had 1 + K tokens outside attention.
+Measured: products, element-wise kernels, LM head and sampler at the number of tokens of the step (interpolated), and
+the attention call. `verify` takes the nearest measured stand-in for verification: decoding sequences in one call with a
+chunk of 16 new tokens, priced as if each sequence had 1 + K tokens outside attention.
 """
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,8 +20,7 @@ from sim.cost.formats import resolve_format
 from sim.cost.gemm import bind_gemm
 from sim.cost.stack import RooflineCost, Stack
 from sim.hardware.catalogue import find_gpu
-from sim.hardware.profile import GemmFit, choose_profile
-from sim.models.model import Model
+from sim.hardware.profile import choose_profile
 
 #: Draft tokens of the verify stand-in.
 _DRAFTS = 3
@@ -146,8 +145,7 @@ class _Steps:
         ]
         return total + 1e6 * np.array(fixed)
 
-    def _product(self, layer: str, fit: object, tokens: Floats) -> Floats:
-        assert isinstance(fit, GemmFit)
+    def _product(self, layer: str, fit: Any, tokens: Floats) -> Floats:
         shape = layer_shape(self.model, layer, self.tp)
         rate = bind_gemm(shape, resolve_format("bf16", self.gpu), fit, self.gpu.memory_bandwidth)
         return np.array([rate.terms(int(t)).seconds * 1e6 for t in tokens])

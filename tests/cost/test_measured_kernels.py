@@ -6,6 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sim.calibration.attention import DECODE
+from sim.calibration.operators import Rows
+from sim.calibration.tables import read_table
 from sim.cost.collectives import bind_all_reduce
 from sim.cost.formats import resolve_format
 from sim.cost.gemm import bind_gemm
@@ -46,13 +49,14 @@ def test_matrix_products(shared_data: Path, gpu_name: str, dtype: str, gate: flo
 
 @pytest.mark.parametrize("gpu_name", ["A100-SXM-80GB", "H100-SXM", "B200-SXM", "L40S"])
 def test_decode_attention(shared_data: Path, gpu_name: str):
-    gpu = find_gpu(gpu_name)
-    rows = pd.read_csv(shared_data / "gpu_timings" / "attention_decode.csv").query("gpu == @gpu_name")
-    clean = rows[(rows.kv_dtype == "bfloat16") & ((rows.fits_l2 == 0) | (rows.kv_bytes < 0.05 * gpu.l2))]
-    fit = choose_profile(gpu).decode_attention("bf16")
-    predicted = fit.launch_us + 1e6 * clean.kv_bytes / (gpu.memory_bandwidth * fit.kv_efficiency)
-    assert len(clean) > 100
-    assert mape(predicted.to_numpy(), clean.time_us.to_numpy()) <= 12
+    """Rows whose KV exceeds the L2 cache, or is tiny."""
+    table = read_table(shared_data / "gpu_timings" / "attention_decode.csv", DECODE.columns)
+    own = table.where((table.text("gpu") == gpu_name) & (table.text("kv_dtype") == "bfloat16"))
+    rows = Rows(find_gpu(gpu_name), own)
+    clean = rows.where(DECODE.usable(rows))
+    predicted = DECODE.price_us(clean, choose_profile(rows.gpu).decode_attention("bf16"))
+    assert len(clean.table) > 100
+    assert mape(predicted, clean.times_us) <= 10
 
 
 def test_all_reduce(shared_data: Path):

@@ -109,9 +109,16 @@ def test_verification_is_free_when_weights_dominate_and_full_price_when_compute_
     def ratio(batch: int) -> float:
         return seconds(cost, verify_pass(batch, 1, k)) / seconds(cost, plain_pass(batch, 1))
 
+    def products(drafts: int) -> float:
+        price = bound(cost).target.price(verify_pass(200_000, 1, drafts))
+        return price.linear + price.lm_head
+
     assert ratio(1) == pytest.approx(1.0, abs=0.03)
-    assert ratio(200_000) == pytest.approx(k + 1, rel=0.03)
-    assert all(a <= b * 1.0001 for a, b in pairwise(ratio(batch) for batch in (1, 8, 64, 512)))
+    assert products(k) / products(0) == pytest.approx(k + 1, rel=0.03)
+    # Attention starts one block per sequence whatever its number of new tokens, so the whole pass stays a little below.
+    assert 0.85 * (k + 1) < ratio(200_000) < 1.01 * (k + 1)
+    # 0.5 %: the kernel for several new tokens starts a little slower, which shows most at batch 1.
+    assert all(a <= b * 1.005 for a, b in pairwise(ratio(batch) for batch in (1, 8, 64, 512)))
 
 
 @pytest.mark.parametrize("cost", [Roofline(), Naive(), SDB_LINE], ids=["roofline", "naive", "linear"])
