@@ -44,12 +44,24 @@ def finished(
         "id": profile_id,
         "source": f"specsim calibrate{when}, {gpu.name}, from {files}; what has no calibration of its own: {base}",
     }
+    if base == "default":  # what was not fitted is read from there anyway, and then not taken for measured here
+        update |= {name: _fitted_only(getattr(profile, name)) for name in _SECTIONS}
     fits = [*profile.linear.values(), *([profile.steps] if profile.steps else [])]
     if any(fit.source.startswith(MARK) for fit in fits):
         update["measured_on"] = MeasuredOn(gpu=gpu.name, bf16=gpu.bf16, memory_bandwidth=gpu.memory_bandwidth)
         update["archs"] = (gpu.arch,)
         update["fit_range"] = "the points of the files named under source"
     return profile.model_copy(update=update)
+
+
+_SECTIONS = tuple(name for name, field in Profile.model_fields.items() if "Fit" in str(field.annotation))
+
+
+def _fitted_only(section: Any) -> Any:
+    if isinstance(section, dict):
+        kept = {key: _fitted_only(value) for key, value in section.items()}
+        return {key: value for key, value in kept.items() if value}
+    return section if section is not None and section.source.startswith(MARK) else None
 
 
 def profile_yaml(profile: Profile) -> str:

@@ -102,6 +102,18 @@ def test_other_sections_stay_the_base_profiles() -> None:
     assert found.base == "h100-sxm"
 
 
+def test_on_a_gpu_without_a_profile_only_what_was_fitted_counts_as_measured() -> None:
+    Path("t.csv").write_text(gemm_csv())
+    command = ["calibrate", "t.csv", "--gpu", "h100-sxm", "--base", "default", "-o", "my.yaml"]
+    assert run_command(command) == 0
+    profile = load_profile(Path("my.yaml"))
+    assert set(profile.linear) == {"bf16"}
+    assert [profile.moe, profile.collectives, profile.decode_attention, profile.sampler] == [{}, {}, {}, None]
+    chosen = choose_profile(H100, "./my.yaml")
+    assert chosen.linear("bf16")[1] == 0.08
+    assert chosen.linear("fp8")[1] == 0.25
+
+
 def test_whole_steps_come_out_as_they_went_in() -> None:
     Path("f.json").write_text(json.dumps(step_cases()))
     found = calibrate(Request((Path("f.json"),), "h100-sxm", model="llama-3.1-8b"))
