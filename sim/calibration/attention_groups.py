@@ -79,7 +79,9 @@ def extend_groups(tables: Iterable[Table], setting: Setting) -> list[Group]:
             "of these two the better" if len(kernels) > 1 else "as in the base profile"
         )
         groups.append(
-            _group("extend_attention", found, start, (*_COMMON, *_BY_KERNEL[kernel]), setting)._replace(notes=(note,))
+            _group("extend_attention", found, start, (*_COMMON, *_BY_KERNEL[kernel]), setting)._replace(
+                notes=(note,), reference=base
+            )
         )
     return groups
 
@@ -114,6 +116,8 @@ def _extend(table: Table) -> Iterable[AttentionPoint]:
     for i, (place, layout, time_us) in enumerate(_common(table)):
         batch, new = (int(table.numbers[name][i]) for name in ("batch", "q_len"))
         prefill = table.form == "attention_prefill"
+        if prefill and new == 1:
+            continue  # decode without any context, which no server runs
         context = new if prefill else int(table.numbers["context"][i])
         kv_dtype = "bf16" if prefill else _kv_dtype(table.texts["kv_dtype"][i])
         load = _load(batch, new, max(0, context - new))

@@ -56,6 +56,7 @@ class Group(NamedTuple):
         base: the section to start from; parameters that are not identified keep its values.
         parameters: what is free, the most important first.
         notes: what was chosen among the rows.
+        reference: the base profile's own section, where `base` had to be completed.
     """
 
     key: str
@@ -66,6 +67,7 @@ class Group(NamedTuple):
     base: Fit
     parameters: tuple[Parameter, ...]
     notes: tuple[str, ...] = ()
+    reference: Fit | None = None
 
     @property
     def files(self) -> str:
@@ -125,7 +127,7 @@ def fit_group(group: Group, share: float, problems: Problems) -> Fitted | None:
     outside = _errors(group, section, others) if others.size else None
     told = _provenance(group, inside, outside)
     section = section.model_copy(update={"source": told, "mape_percent": round((outside or inside).mape, 1)})
-    base = _errors(group, group.base, others if others.size else rows)
+    base = _errors(group, group.reference or group.base, others if others.size else rows)
     return Fitted(group, section, inside, outside, base, fixed)
 
 

@@ -130,6 +130,7 @@ def _gemm_group(key: str, found: Sequence[Product], setting: Setting) -> Group:
         base if base.smoothness is not None else base.model_copy(update={"smoothness": 3.0}),
         (*_GEMM, *((_QUANTISE,) if quantised else ()), _FILL),
         notes,
+        base,
     )
 
 
@@ -222,8 +223,8 @@ def _collective_group(
 ) -> Group:
     engine = [point for point in found if not point[1].startswith("nccl")]
     points, gpu, link = engine or found, setting.gpu, link_class(setting.gpu)
-    two_shot = link == "nvlink" and n_gpus > 2
     base = setting.base.collective(link, n_gpus)
+    two_shot = base.two_shot_us is not None or (link == "nvlink" and n_gpus > 2)
     filled = {"one_shot_us": base.one_shot_us or 5.0, "two_shot_us": (base.two_shot_us or 12.0) if two_shot else None}
 
     def predict(section: Fit, rows: Rows) -> Floats:
@@ -240,4 +241,5 @@ def _collective_group(
         predict,
         base.model_copy(update=filled),
         (*_ONE_SHOT, *(_TWO_SHOT if two_shot else ())),
+        reference=base,
     )

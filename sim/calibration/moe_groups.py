@@ -118,4 +118,5 @@ def _group(key: str, kernel: str, fmt: Format, found: Sequence[ExpertPoint], set
         base.model_copy(update={"kernel": kernel, "smoothness": base.smoothness or 1.5}),
         _PARAMETERS,
         notes,
+        base,
     )
