@@ -327,7 +327,9 @@ def test_options_that_do_not_go_together_are_refused(
 def test_prefill_of_one_token_is_no_decode() -> None:
     head = "gpu,batch,q_len,q_heads,kv_heads,head_dim,time_us\n"
     rows = [
-        f"H100-SXM,{b},{q},32,8,128,{13 + 1.4e-5 * b * q * q}\n" for q in (1, 256, 512, 1024, 2048) for b in (1, 2, 4, 8)
+        f"H100-SXM,{b},{q},32,8,128,{13 + 1.4e-5 * b * q * q}\n"
+        for q in (1, 256, 512, 1024, 2048)
+        for b in (1, 2, 4, 8)
     ]
     found = fitted(head + "".join(rows))
     assert [one.group.key for one in found.fitted] == ["extend_attention"]
