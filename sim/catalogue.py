@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import yaml
+from pydantic import ValidationError
 
-from sim.errors import ScenarioError
+from sim.errors import Problem, ScenarioError
 from sim.spec import Spec
 
 S = TypeVar("S", bound=Spec)
@@ -69,6 +70,24 @@ class Catalogue(Generic[S]):
         by_key = {normalised(entry_id): entry_id for entry_id in ids}
         near = [by_key[key] for key in difflib.get_close_matches(normalised(name), by_key, n=3, cutoff=0.5)]
         return f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(ids)}"
+
+
+def read_entry(path: Path, what: str, spec: type[S]) -> S:
+    """One file of a user's own, in the form of a catalogue's entries.
+
+    Raises:
+        ScenarioError: the file cannot be read, or is no such entry; every problem with its key.
+    """
+    try:
+        return spec.model_validate(yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER))
+    except OSError as error:
+        raise ScenarioError(f"cannot read the {what} {path}: {error.strerror or error}") from None
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ScenarioError(f"the {what} {path} is not YAML: {' '.join(str(error).split())}") from None
+    except ValidationError as error:
+        raise ScenarioError(
+            [Problem(str(path), ".".join(map(str, e["loc"])), e["msg"]) for e in error.errors()]
+        ) from None
 
 
 def _begins(entry_id: str, name: str) -> bool:

@@ -6,7 +6,8 @@ a scenario writes (`cost_model: {kind: ...}`) and binds to a deployment. Used by
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from pathlib import Path
+from typing import NamedTuple, Protocol, Self
 
 from sim.deployment import Deployment
 from sim.spec import Family, Spec
@@ -187,6 +188,10 @@ class CostModel(Spec):
     """How long passes take. Alternatives: one file per kind in this folder."""
 
     kind: str
+
+    def located(self, base_dir: Path) -> Self:
+        """The same model with its file names counted from `base_dir`; most name no file."""
+        return self
 
     def bind(self, deployment: Deployment) -> BoundCost:
         """Price passes of this deployment's target and drafter.

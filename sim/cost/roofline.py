@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from pathlib import Path
+from typing import Literal, Self
 
 from pydantic import ConfigDict, Field
 
@@ -11,7 +12,7 @@ from sim.cost.moe import UNIFORM, Routing
 from sim.cost.stack import EngineCosts, RooflineCost, Stack
 from sim.deployment import Deployment
 from sim.hardware.engine_profile import EngineProfile, find_engine
-from sim.hardware.profile import CALIBRATED, ChosenProfile, choose_profile
+from sim.hardware.profile import CALIBRATED, ChosenProfile, StepFit, choose_profile, names_file
 from sim.models.model import Model
 from sim.units import Microseconds, Milliseconds
 
@@ -21,7 +22,9 @@ class Roofline(CostModel):
     """Kernel times from fitted efficiencies, plus what the engine adds to them.
 
     Attributes:
-        profile: `auto` (the best one for the GPU) or the id of a shipped profile, such as `h100-sxm` or `ideal`.
+        profile: `auto` (the best one for the GPU), the id of a shipped profile, such as `h100-sxm` or `ideal`, or the
+            file name of your own (`specsim calibrate`), counted from the scenario. One calibrated on whole steps brings
+            what the engine adds to a step, in place of the engine's profile.
         engine: whose fixed costs: `vllm`, `vllm-0.10`, `sglang`, `trtllm`, `hf`, `llamacpp`, or `none`
             (docs/background/cost-model.md, "Engines").
         host: CPU time per step; by default the engine's.
@@ -48,14 +51,24 @@ class Roofline(CostModel):
     expert_popularity_skew: float = Field(0.0, ge=0, le=4)
     expert_adjacent_correlation: float = Field(0.0, ge=0, le=1)
 
+    def located(self, base_dir: Path) -> Self:
+        """The same model with the profile's file name counted from `base_dir`."""
+        if not names_file(self.profile):
+            return self
+        return self.model_copy(update={"profile": str(base_dir / self.profile)})
+
     def bind(self, deployment: Deployment) -> BoundCost:
         """Price passes of this deployment's target and drafter."""
+        chosen = choose_profile(deployment.gpu, self.profile)
         routing = Routing(self.expert_popularity_skew, self.expert_adjacent_correlation)
-        return bind_roofline(deployment, choose_profile(deployment.gpu, self.profile), self.bound_engine(), routing)
+        return bind_roofline(deployment, chosen, self.bound_engine(chosen.profile.steps), routing)
 
-    def bound_engine(self) -> "BoundEngine":
-        """The engine's costs, with what is stated here in their place."""
+    def bound_engine(self, steps: StepFit | None = None) -> "BoundEngine":
+        """The engine's costs, with what was calibrated or is stated here in their place."""
         bound = bind_engine(find_engine(self.engine))
+        if steps is not None:
+            error = replace(bound.error, step_s=0.0, per_row_s=0.0, kv_reads=0.0)
+            bound = replace(bound, costs=step_costs(steps), error=error)
         if self.host is not None:
             bound = replace(bound, host=self.host.bind())
         if self.draft_launch_ms is not None:
@@ -103,6 +116,16 @@ class BoundEngine:
     draft_launch_s: float
     error: EngineError
     profile: EngineProfile
+
+
+def step_costs(steps: StepFit) -> EngineCosts:
+    """What calibrated steps have on top of their kernels."""
+    return EngineCosts(
+        row_s=steps.per_row_us * 1e-6,
+        kv_reads=steps.kv_reads,
+        time_scale=steps.time_scale,
+        step_s=steps.per_step_us * 1e-6,
+    )
 
 
 def bind_engine(engine: EngineProfile) -> BoundEngine:

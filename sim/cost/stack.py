@@ -84,6 +84,7 @@ class EngineCosts(NamedTuple):
         speculative_step_s: per pass that verifies drafts.
         kv_reads: how often attention reads the KV of sequences with several new tokens, in passes that verify drafts.
         time_scale: factor on all kernels.
+        step_s: per pass.
     """
 
     row_s: float = 0.0
@@ -91,6 +92,7 @@ class EngineCosts(NamedTuple):
     speculative_step_s: float = 0.0
     kv_reads: float = 1.0
     time_scale: float = 1.0
+    step_s: float = 0.0
 
 
 KERNELS_ALONE = EngineCosts()
@@ -142,7 +144,7 @@ class RooflineCost:
         self._bodies[tokens] = body = Body(
             linear=scale * (linear.seconds + experts.seconds),
             collective=scale * parts.all_reduce.seconds(tokens),
-            elementwise=scale * parts.elementwise.seconds(tokens),
+            elementwise=scale * parts.elementwise.seconds(tokens) + self.engine.step_s,
             memory_s=linear.memory_s + experts.memory_s,
             compute_s=linear.compute_s + experts.compute_s,
         )

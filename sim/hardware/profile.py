@@ -12,20 +12,15 @@ from typing import Literal, NamedTuple, TypeVar
 
 from pydantic import Field
 
-from sim.catalogue import Catalogue, normalised
+from sim.catalogue import Catalogue, normalised, read_entry
 from sim.errors import InvariantError
 from sim.hardware.gpu import Gpu
+from sim.hardware.step_fit import Fit as Fit
+from sim.hardware.step_fit import StepFit as StepFit
 from sim.spec import Seq, Spec
 
 #: One-sigma relative error of step times (docs/background/cost-model.md, "Which profile, and how far to trust it").
 CALIBRATED, SAME_GENERATION, UNCERTAIN = 0.08, 0.15, 0.25
-
-
-class Fit(Spec):
-    """Parameters with their provenance: where they come from and the mean absolute error in per cent, if known."""
-
-    source: str
-    mape_percent: float | None = None
 
 
 class GemmFit(Fit):
@@ -166,6 +161,7 @@ class Profile(Spec):
     collectives: dict[LinkClass, dict[int, CollectiveFit]] = Field(default_factory=dict)
     elementwise: ElementwiseFit | None = None
     sampler: SamplerFit | None = None
+    steps: StepFit | None = None
 
     def is_measured_on(self, gpu: Gpu) -> bool:
         """Fitted on this very GPU, with the same datasheet figures to 1 %?"""
@@ -255,16 +251,33 @@ def find_profile(name: str) -> Profile:
     return _PROFILES.find(name)
 
 
+def load_profile(path: Path) -> Profile:
+    """A profile of the user's own, such as `specsim calibrate` writes.
+
+    Raises:
+        ScenarioError: the file cannot be read, or is not a profile; every problem with its key.
+    """
+    return read_entry(path, "profile", Profile)
+
+
+def names_file(wanted: str) -> bool:
+    """Whether `wanted` is a file name rather than the id of a shipped profile."""
+    return wanted.endswith((".yaml", ".yml")) or "/" in wanted
+
+
 def choose_profile(gpu: Gpu, wanted: str = "auto") -> ChosenProfile:
-    """The profile `wanted`, or for `auto` the best one for this GPU.
+    """The profile `wanted` (an id or a file name), or for `auto` the best one for this GPU.
 
     `auto`: fitted on this GPU; else fitted on a GPU of the same architecture (the one with the nearest memory
     bandwidth); else the default.
 
     Raises:
-        ScenarioError: no profile has this id.
+        ScenarioError: no profile has this id, or the file is not a profile.
     """
-    profile = _best(gpu) if wanted == "auto" else find_profile(wanted)
+    if names_file(wanted):
+        profile = load_profile(Path(wanted))
+    else:
+        profile = _best(gpu) if wanted == "auto" else find_profile(wanted)
     return ChosenProfile(profile, find_profile("default"), _trust(profile, gpu))
 
 
