@@ -5,7 +5,8 @@ a scenario writes (`cost_model: {kind: ...}`) and binds to a deployment. Used by
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from pathlib import Path
+from typing import NamedTuple, Protocol, Self
 
 from sim.deployment import Deployment
 from sim.spec import Family, Spec
@@ -64,6 +65,7 @@ class PassPrice(NamedTuple):
         collective: all-reduces of tensor parallelism.
         fixed: norms, activations, launch and per-verified-token overheads.
         memory_bound: True when moving bytes takes longer than computing (ties count as memory).
+        extrapolated: True when the pass lies outside of what the model was given or measured on (`table`).
     """
 
     seconds: float
@@ -73,6 +75,7 @@ class PassPrice(NamedTuple):
     collective: float
     fixed: float
     memory_bound: bool
+    extrapolated: bool = False
 
 
 OP_GROUPS = ("linear", "attention", "lm_head", "collective", "fixed")
@@ -140,6 +143,10 @@ class CostModel(Spec):
     """How long passes take. Alternatives: one file per kind in this folder."""
 
     kind: str
+
+    def located(self, base_dir: Path) -> Self:
+        """This model with relative file names taken from `base_dir`; itself when it names no file."""
+        return self
 
     def bind(self, deployment: Deployment) -> BoundCost:
         """Price passes of this deployment's target and drafter.

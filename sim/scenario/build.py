@@ -98,7 +98,7 @@ def set_up(scenario: Scenario, arm: str, base_dir: Path) -> ArmSetup:
     if scenario.engine.max_model_len is None:  # not stated: the model's own length, or what fits
         fits = min(resolved(engine.max_model_len), deployment.num_kv_tokens)
         engine = engine.model_copy(update={"max_model_len": fits})
-    cost = scenario.cost_model.bind(deployment)
+    cost = scenario.cost_model.located(base_dir).bind(deployment)
     return ArmSetup(engine, deployment, cost, method.bind(deployment, cost), spec)
 
 
