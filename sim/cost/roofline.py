@@ -1,8 +1,10 @@
 """`roofline`: smooth maximum of memory and compute per op group with fitted parameters; `naive`: datasheet peaks."""
 
+from dataclasses import replace
 from typing import Literal
 
 from sim.cost.base import COST_MODELS, BoundCost, CostModel, Host, HostOverhead
+from sim.cost.padding import captured_graphs
 from sim.cost.stack import RooflineCost, Stack
 from sim.deployment import Deployment
 from sim.hardware.profile import ChosenProfile, choose_profile
@@ -22,6 +24,7 @@ class Roofline(CostModel):
         per_draft_token_us: verifying one draft token costs this on top of the kernels: float32 logits, rejection
             sampling, ragged metadata (same source; 9 us fits eight measured cells to 3 %, and it is not separated from
             a dearer KV read).
+        graphs: `pad` computes batches at the next captured CUDA-graph size; `none` prices them as they are.
     """
 
     kind: Literal["roofline"] = "roofline"
@@ -29,9 +32,12 @@ class Roofline(CostModel):
     host: Host = Host(base_ms=0.3, per_request_ms=0.02)
     draft_launch_ms: Milliseconds = 0.43
     per_draft_token_us: Microseconds = 9.0
+    graphs: Literal["none", "pad"] = "none"
 
     def bind(self, deployment: Deployment) -> BoundCost:
         """Price passes of this deployment's target and drafter."""
+        if self.graphs == "none":
+            deployment = replace(deployment, max_cudagraph_capture_size=0)
         chosen = choose_profile(deployment.gpu, self.profile)
         return bind_roofline(
             deployment, chosen, self.host.bind(), self.draft_launch_ms * 1e-3, self.per_draft_token_us * 1e-6
@@ -51,6 +57,7 @@ class Naive(CostModel):
 
     def bind(self, deployment: Deployment) -> BoundCost:
         """Price passes of this deployment's target and drafter."""
+        deployment = replace(deployment, max_cudagraph_capture_size=0)
         return bind_roofline(deployment, choose_profile(deployment.gpu, "ideal"), self.host.bind(), 0.0, 0.0)
 
 
@@ -80,6 +87,7 @@ def target_stack(deployment: Deployment, chosen: ChosenProfile) -> Stack:
         tensor_parallel_size=deployment.tensor_parallel_size,
         weight_dtype=deployment.weight_dtype,
         kv_cache_dtype=deployment.kv_cache_dtype,
+        graphs=captured_graphs(deployment.max_cudagraph_capture_size),
     )
 
 
@@ -91,4 +99,5 @@ def drafter_stack(deployment: Deployment, drafter: Model, chosen: ChosenProfile)
         tensor_parallel_size=deployment.drafter_tensor_parallel_size,
         weight_dtype=drafter.resolve_weight_dtype(deployment.drafter_weight_dtype),
         kv_cache_dtype=deployment.kv_cache_dtype,
+        graphs=captured_graphs(deployment.max_cudagraph_capture_size),
     )

@@ -9,6 +9,7 @@ from sim.cost.collectives import AllReduce, bind_all_reduce
 from sim.cost.formats import Format, resolve_format
 from sim.cost.gemm import GemmRate, bind_gemm, sum_terms
 from sim.cost.moe import Experts
+from sim.cost.padding import NO_GRAPHS, CapturedGraphs
 from sim.cost.smooth import Terms, smooth_max
 from sim.hardware.gpu import Gpu
 from sim.hardware.profile import UNCERTAIN, ChosenProfile, ElementwiseFit, SamplerFit
@@ -64,6 +65,7 @@ class ModelParts:
     attention: list[Attention]
     all_reduce: AllReduce
     elementwise: Elementwise
+    graphs: CapturedGraphs = NO_GRAPHS
 
 
 class RooflineCost:
@@ -97,11 +99,12 @@ class RooflineCost:
 
     def _body(self, tokens: int) -> Body:
         parts = self.parts
-        linear, experts = sum_terms(parts.gemms, tokens), parts.experts.terms(tokens)
+        rows = parts.graphs.padded(tokens)
+        linear, experts = sum_terms(parts.gemms, rows), parts.experts.terms(rows)
         self._bodies[tokens] = body = Body(
             linear=linear.seconds + experts.seconds,
-            collective=parts.all_reduce.seconds(tokens),
-            elementwise=parts.elementwise.seconds(tokens),
+            collective=parts.all_reduce.seconds(rows),
+            elementwise=parts.elementwise.seconds(rows),
             memory_s=linear.memory_s + experts.memory_s,
             compute_s=linear.compute_s + experts.compute_s,
         )
@@ -132,6 +135,7 @@ class Stack:
     tensor_parallel_size: int
     weight_dtype: str
     kv_cache_dtype: str
+    graphs: CapturedGraphs = NO_GRAPHS
 
     def bind(self, model: Model) -> ModelParts:
         """All op groups of `model`."""
@@ -147,6 +151,7 @@ class Stack:
             attention=bind_attention(model, tp, self.kv_cache_dtype, gpu, fits),
             all_reduce=bind_all_reduce(model.layers, model.hidden, tp, gpu, chosen),
             elementwise=Elementwise(sections.elementwise, model.layers, self._traffic(model) / gpu.memory_bandwidth),
+            graphs=self.graphs,
         )
 
     def relative_error(self, model: Model) -> float:

@@ -4,6 +4,7 @@ The rules: docs/background/cost-model.md, "A table of measured steps".
 """
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -162,7 +163,8 @@ class Table(CostModel):
             launch_s = 0.0
         partly = deployment.drafter is not None and not times.draft
         partly = partly or all(step.new_tokens == 1 for step in times.target)
-        return BoundCost(
+        return replace(
+            base,
             target=target,
             draft=draft,
             host=self.host.bind(),

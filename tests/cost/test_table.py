@@ -147,6 +147,29 @@ def test_a_ragged_grid_knows_its_own_hull():
     assert math.exp(grid.over_context(Place(4, 1)).at(math.log1p(100))) == pytest.approx(1e-3 * 2 * 100**0.25)
 
 
+@pytest.mark.parametrize(("factor", "worst", "mean"), [(2, 0.04, 0.014), (4, 0.15, 0.06)])
+@pytest.mark.parametrize("gpu", ["h100-sxm", "b200-sxm", "rtx-4090"])
+def test_error_between_points(deploy, gpu, factor, worst, mean):
+    """Of interpolating a known function: the figures that the documentation quotes. Never too low."""
+    bound = Roofline().bind(deploy("llama-3.1-8b", gpu))
+
+    def seconds(b: int, n: int, c: int) -> float:
+        return bound.target.price(verify_pass(b, c, n - 1)).seconds + bound.host.seconds(b)
+
+    def doublings(first: int, last: int) -> list[int]:
+        return [first * factor**i for i in range(20) if first * factor**i <= last]
+
+    points = itertools.product(doublings(1, 256), (1, 4), doublings(64, 16_384))
+    grid = StepGrid(StepTime(b, n, c, seconds(b, n, c), 0) for b, n, c in points)
+    errors = [
+        math.exp(grid.over_context(Place(b, n)).at(math.log1p(c))) / seconds(b, n, c) - 1
+        for b, n, c in itertools.product(range(1, 257, 9), (1, 4), range(64, 16_384, 400))
+    ]
+    assert min(errors) > -1e-9
+    assert max(errors) < worst
+    assert sum(errors) / len(errors) < mean
+
+
 def test_repeats_count_as_their_median():
     grid = StepGrid(StepTime(1, 1, 10, seconds, 2) for seconds in (5e-3, 4e-3, 90e-3))
     assert math.exp(grid.over_context(Place(1, 1)).ys[0]) == pytest.approx(5e-3)
