@@ -4,6 +4,7 @@ SimError
 ├─ ScenarioError    the scenario (or a file it names) is wrong: every problem at once, with file, line and column
 ├─ CapacityError    the deployment cannot hold weights + drafter + one request: the numbers are in the message
 ├─ ResultsError     a results folder cannot be read or written
+├─ CalibrationError measured times or published figures cannot be read, or are too few to fit
 └─ InvariantError   a law of the simulation was broken: our bug, so it carries the command that replays it
 """
 
@@ -52,6 +53,10 @@ class CapacityError(SimError):
 
 class ResultsError(SimError):
     """A results folder is unreadable, half-written or cannot be written."""
+
+
+class CalibrationError(SimError):
+    """Tables of measured times are missing, malformed or too small; the message names the file and the rows."""
 
 
 class InvariantError(SimError):

@@ -13,7 +13,8 @@ from sim.experiment.quick import quick_overrides
 from sim.experiment.results import load
 from sim.experiment.run import Interrupted, Progress, narrowed
 from sim.experiment.run import run as run_experiment
-from sim.report import summary_text, write_dashboard
+from sim.report.dashboard import write_dashboard
+from sim.report.terminal import summary_text
 from sim.scenario.cells import cell_scenarios
 from sim.scenario.load import LoadedScenario, load_scenario
 

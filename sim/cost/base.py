@@ -4,6 +4,7 @@ The cost model never sees requests. `ForwardPass` holds what a pass contains; `P
 a scenario writes (`cost_model: {kind: ...}`) and binds to a deployment. Used by the server, the drafters and `theory`.
 """
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol, Self
@@ -96,10 +97,12 @@ class HostOverhead:
     Attributes:
         base_s: per step.
         per_request_s: per sequence in the step.
+        is_remainder: what sticks out beside the GPU anyway, so that asynchronous scheduling hides none of it.
     """
 
     base_s: float
     per_request_s: float
+    is_remainder: bool = False
 
     def seconds(self, num_seqs: int) -> float:
         """Host time of a step with `num_seqs` sequences."""
@@ -118,6 +121,37 @@ class Host(Spec):
 
 
 @dataclass(frozen=True, slots=True)
+class EngineError:
+    """One-sigma errors of what the engine adds to a speculative step; all 0 for values that the user stated.
+
+    Attributes:
+        step_s: per step that verifies drafts.
+        per_row_s, per_draft_token_s: per row through the LM head, per draft token verified.
+        draft_pass_s: per drafter pass.
+        kv_reads: of the number of times attention reads the KV of verified sequences.
+    """
+
+    step_s: float = 0.0
+    per_row_s: float = 0.0
+    per_draft_token_s: float = 0.0
+    draft_pass_s: float = 0.0
+    kv_reads: float = 0.0
+
+    def seconds(self, forward: ForwardPass, price: PassPrice, draft_passes: int) -> float:
+        """Error of the step whose target pass is `forward`, in quadrature; 0 without drafts."""
+        drafts = forward.num_draft_tokens
+        if not drafts:
+            return 0.0
+        return math.hypot(
+            self.step_s,
+            self.per_row_s * drafts,
+            self.per_draft_token_s * drafts,
+            self.draft_pass_s * draft_passes,
+            self.kv_reads * price.attention,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class BoundCost:
     """Everything the server and the drafter need to price a step of one deployment.
 
@@ -125,10 +159,15 @@ class BoundCost:
         target: prices passes of the target model.
         draft: prices passes of the drafter's model; equal to `target` when the deployment has no drafter model.
         host: CPU time per step.
-        draft_launch_s: fixed cost of launching one drafter pass (engine-dependent), on top of `draft.price`.
+        draft_launch_s: the shortest drafter pass: launches run ahead of the GPU, so a pass takes the longer of them and
+            its kernels.
         profile: id of the fitted parameters, such as `h100-sxm/bf16`, for manifests and badges.
         relative_error: one-sigma relative error of step times: 0.08 calibrated GPU and dtype, 0.15 same generation,
             0.25 otherwise; 0 for models that are exact by definition (`constant`).
+        engine_error: errors of the engine's share of speculative steps.
+        caveats: why results lie outside of what was checked, one clause each.
+        checked_batch, checked_context_tokens: up to where speculative steps were compared with measurements; None when
+            that says nothing (`linear`, `constant`).
     """
 
     target: PassCost
@@ -137,6 +176,14 @@ class BoundCost:
     draft_launch_s: float
     profile: str
     relative_error: float
+    engine_error: EngineError = EngineError()
+    caveats: tuple[str, ...] = ()
+    checked_batch: int | None = None
+    checked_context_tokens: int | None = None
+
+    def draft_pass_seconds(self, forward: ForwardPass) -> float:
+        """One drafter pass: its kernels, or its launches where those take longer."""
+        return max(self.draft.price(forward).seconds, self.draft_launch_s)
 
 
 class CostModel(Spec):

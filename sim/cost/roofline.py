@@ -1,47 +1,60 @@
 """`roofline`: smooth maximum of memory and compute per op group with fitted parameters; `naive`: datasheet peaks."""
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from sim.cost.base import COST_MODELS, BoundCost, CostModel, Host, HostOverhead
+from sim.cost.base import COST_MODELS, BoundCost, CostModel, EngineError, Host, HostOverhead
 from sim.cost.padding import captured_graphs
-from sim.cost.stack import RooflineCost, Stack
+from sim.cost.stack import EngineCosts, RooflineCost, Stack
 from sim.deployment import Deployment
-from sim.hardware.profile import ChosenProfile, choose_profile
+from sim.hardware.engine_profile import EngineProfile, find_engine
+from sim.hardware.profile import CALIBRATED, ChosenProfile, choose_profile
 from sim.models.model import Model
 from sim.units import Microseconds, Milliseconds
 
 
 @COST_MODELS.register
 class Roofline(CostModel):
-    """Kernel times from fitted efficiencies, plus the engine's fixed costs.
+    """Kernel times from fitted efficiencies, plus what the engine adds to them.
 
     Attributes:
         profile: `auto` (the best one for the GPU) or the id of a shipped profile, such as `h100-sxm` or `ideal`.
-        host: CPU time per step.
-        draft_launch_ms: launching one drafter pass: what an EAGLE pass takes on top of its kernels in vLLM 0.10
-            (SpecDecode-Bench, arXiv 2601.11580; docs/background/cost-model.md, "Fixed costs").
-        per_draft_token_us: verifying one draft token costs this on top of the kernels: float32 logits, rejection
-            sampling, ragged metadata (same source; 9 us fits eight measured cells to 3 %, and it is not separated from
-            a dearer KV read).
+        engine: whose fixed costs: `vllm`, `vllm-0.10`, `sglang`, `trtllm`, `hf`, `llamacpp`, or `none`
+            (docs/background/cost-model.md, "Engines").
+        host: CPU time per step; by default the engine's.
+        draft_launch_ms: launching one drafter pass, which takes at least this; by default the engine's.
+        per_draft_token_us: verifying one draft token costs this on top of the kernels; stated, it replaces what the
+            engine's profile takes per row through the LM head.
         graphs: `pad` computes batches at the next captured CUDA-graph size; `none` prices them as they are.
     """
 
     kind: Literal["roofline"] = "roofline"
     profile: str = "auto"
-    host: Host = Host(base_ms=0.3, per_request_ms=0.02)
-    draft_launch_ms: Milliseconds = 0.43
-    per_draft_token_us: Microseconds = 9.0
+    engine: str = "vllm"
+    host: Host | None = None
+    draft_launch_ms: Milliseconds | None = None
+    per_draft_token_us: Microseconds | None = None
     graphs: Literal["none", "pad"] = "none"
 
     def bind(self, deployment: Deployment) -> BoundCost:
         """Price passes of this deployment's target and drafter."""
         if self.graphs == "none":
             deployment = replace(deployment, max_cudagraph_capture_size=0)
-        chosen = choose_profile(deployment.gpu, self.profile)
-        return bind_roofline(
-            deployment, chosen, self.host.bind(), self.draft_launch_ms * 1e-3, self.per_draft_token_us * 1e-6
-        )
+        return bind_roofline(deployment, choose_profile(deployment.gpu, self.profile), self.bound_engine())
+
+    def bound_engine(self) -> "BoundEngine":
+        """The engine's costs, with what is stated here in their place."""
+        bound = bind_engine(find_engine(self.engine))
+        if self.host is not None:
+            bound = replace(bound, host=self.host.bind())
+        if self.draft_launch_ms is not None:
+            error = replace(bound.error, draft_pass_s=0.0)
+            bound = replace(bound, draft_launch_s=self.draft_launch_ms * 1e-3, error=error)
+        if self.per_draft_token_us is not None:
+            costs = bound.costs._replace(row_s=0.0, draft_token_s=self.per_draft_token_us * 1e-6)
+            bound = replace(bound, costs=costs, error=replace(bound.error, per_row_s=0.0))
+        return bound
 
 
 @COST_MODELS.register
@@ -58,25 +71,88 @@ class Naive(CostModel):
     def bind(self, deployment: Deployment) -> BoundCost:
         """Price passes of this deployment's target and drafter."""
         deployment = replace(deployment, max_cudagraph_capture_size=0)
-        return bind_roofline(deployment, choose_profile(deployment.gpu, "ideal"), self.host.bind(), 0.0, 0.0)
+        engine = replace(bind_engine(find_engine("none")), host=self.host.bind())
+        return bind_roofline(deployment, choose_profile(deployment.gpu, "ideal"), engine)
 
 
-def bind_roofline(
-    deployment: Deployment, chosen: ChosenProfile, host: HostOverhead, draft_launch_s: float, draft_token_s: float
-) -> BoundCost:
-    """Bind target and drafter to the GPUs with the parameters of `chosen`."""
+@dataclass(frozen=True, slots=True)
+class BoundEngine:
+    """An engine profile in seconds.
+
+    Attributes:
+        costs: on top of the kernels of a target pass.
+        host: CPU time per step.
+        draft_launch_s: the shortest drafter pass.
+        error: one-sigma errors of what speculation adds.
+        profile: where it comes from.
+    """
+
+    costs: EngineCosts
+    host: HostOverhead
+    draft_launch_s: float
+    error: EngineError
+    profile: EngineProfile
+
+
+def bind_engine(engine: EngineProfile) -> BoundEngine:
+    """The values of a profile in seconds."""
+    return BoundEngine(
+        costs=EngineCosts(
+            row_s=engine.per_row_us.value * 1e-6,
+            speculative_step_s=engine.speculative_step_ms.value * 1e-3,
+            kv_reads=engine.kv_reads.value,
+            time_scale=engine.time_scale.value,
+        ),
+        host=HostOverhead(
+            engine.host_base_ms.value * 1e-3, engine.host_per_request_ms.value * 1e-3, engine.host_is_remainder
+        ),
+        draft_launch_s=engine.draft_pass_ms.value * 1e-3,
+        error=EngineError(
+            step_s=engine.speculative_step_ms.error * 1e-3,
+            per_row_s=engine.per_row_us.error * 1e-6,
+            draft_pass_s=engine.draft_pass_ms.error * 1e-3,
+            kv_reads=engine.kv_reads.error,
+        ),
+        profile=engine,
+    )
+
+
+def bind_roofline(deployment: Deployment, chosen: ChosenProfile, engine: BoundEngine) -> BoundCost:
+    """Bind target and drafter to the GPUs with the parameters of `chosen` and of the engine."""
     stack = target_stack(deployment, chosen)
-    target = RooflineCost(stack.bind(deployment.target), draft_token_s)
-    drafter = deployment.drafter
-    draft = target if drafter is None else RooflineCost(drafter_stack(deployment, drafter, chosen).bind(drafter))
+    target = RooflineCost(stack.bind(deployment.target), engine.costs)
+    drafter, kernels = deployment.drafter, EngineCosts(time_scale=engine.costs.time_scale)
+    draft = target
+    if drafter is not None:
+        draft = RooflineCost(drafter_stack(deployment, drafter, chosen).bind(drafter), kernels)
+    error = stack.relative_error(deployment.target)
     return BoundCost(
         target=target,
         draft=draft,
-        host=host,
-        draft_launch_s=draft_launch_s,
+        host=engine.host,
+        draft_launch_s=engine.draft_launch_s,
         profile=f"{chosen.profile.id}/{deployment.weight_dtype}",
-        relative_error=stack.relative_error(deployment.target),
+        relative_error=error,
+        engine_error=engine.error,
+        caveats=tuple(_caveats(deployment, chosen, error)) + engine.profile.caveats,
+        checked_batch=engine.profile.checked_batch,
+        checked_context_tokens=engine.profile.checked_context_tokens,
     )
+
+
+def _caveats(deployment: Deployment, chosen: ChosenProfile, error: float) -> Iterator[str]:
+    """Why step times of a deployment are less certain than those of a measured GPU, format and dense model."""
+    model, profile = deployment.target, chosen.profile.id
+    if chosen.relative_error > CALIBRATED:
+        yield f"{deployment.gpu.name}: kernels not measured, priced with profile {profile}"
+    elif error > CALIBRATED and not (model.experts or model.is_mla):
+        yield f"{deployment.weight_dtype} weights on {deployment.gpu.name}: kernels not measured"
+    if model.experts:
+        yield "mixture of experts: which kernel the engine picks moves times up to five-fold"
+    if model.is_mla:
+        yield "MLA attention: the efficiency of verification is not identified by measurements"
+    if model.weight_dtype == "fp8":
+        yield f"{model.name} is published in FP8 blocks: only per-tensor FP8 was measured"
 
 
 def target_stack(deployment: Deployment, chosen: ChosenProfile) -> Stack:

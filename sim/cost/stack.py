@@ -68,18 +68,40 @@ class ModelParts:
     graphs: CapturedGraphs = NO_GRAPHS
 
 
+class EngineCosts(NamedTuple):
+    """What an engine adds to the kernels of a pass.
+
+    Attributes:
+        row_s: per row through the LM head.
+        draft_token_s: per draft token verified.
+        speculative_step_s: per pass that verifies drafts.
+        kv_reads: how often attention reads the KV of sequences with several new tokens, in passes that verify drafts.
+        time_scale: factor on all kernels.
+    """
+
+    row_s: float = 0.0
+    draft_token_s: float = 0.0
+    speculative_step_s: float = 0.0
+    kv_reads: float = 1.0
+    time_scale: float = 1.0
+
+
+KERNELS_ALONE = EngineCosts()
+
+
 class RooflineCost:
     """Prices passes of one model; what depends on token or row counts alone is computed once and remembered.
 
     Attributes:
         parts: the op groups.
-        draft_token_s: fixed cost of verifying one draft token, on top of the kernels.
+        engine: what comes on top of the kernels.
     """
 
-    __slots__ = ("_attention", "_bodies", "_heads", "draft_token_s", "parts")
+    __slots__ = ("_attention", "_bodies", "_heads", "_kernels_only", "engine", "parts")
 
-    def __init__(self, parts: ModelParts, draft_token_s: float = 0.0) -> None:
-        self.parts, self.draft_token_s = parts, draft_token_s
+    def __init__(self, parts: ModelParts, engine: EngineCosts = KERNELS_ALONE) -> None:
+        self.parts, self.engine = parts, engine
+        self._kernels_only = engine == KERNELS_ALONE
         self._attention = parts.attention[0].terms if len(parts.attention) == 1 else self._all_attention
         self._bodies: dict[int, Body] = {}
         self._heads: dict[int, Terms] = {}
@@ -92,8 +114,17 @@ class RooflineCost:
         linear, collective, elementwise, memory, compute = self._bodies.get(tokens) or self._body(tokens)
         head, head_memory, head_compute = self._heads.get(rows) or self._head(rows)
         attention, kv_memory, kv_compute = self._attention(decode, extend)
-        fixed = elementwise + drafts * self.draft_token_s
+        fixed = elementwise
         bound = memory + head_memory + kv_memory >= compute + head_compute + kv_compute
+        if not self._kernels_only:
+            row_s, draft_token_s, step_s, kv_reads, scale = self.engine
+            if drafts and kv_reads != 1.0:
+                reread = extend._replace(kv_tokens_read=round(extend.kv_tokens_read * kv_reads))
+                attention = self._attention(decode, reread).seconds
+            if scale != 1.0:
+                linear, attention, head = linear * scale, attention * scale, head * scale
+                collective, fixed = collective * scale, fixed * scale
+            fixed += rows * row_s + (drafts * draft_token_s + step_s if drafts else 0.0)
         seconds = linear + attention + head + collective + fixed
         return PassPrice(seconds, linear, attention, head, collective, fixed, bound)
 

@@ -10,7 +10,17 @@ from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field
 
-from sim.cost.base import COST_MODELS, BoundCost, CostModel, ForwardPass, Host, HostOverhead, PassCost, PassPrice
+from sim.cost.base import (
+    COST_MODELS,
+    BoundCost,
+    CostModel,
+    EngineError,
+    ForwardPass,
+    Host,
+    HostOverhead,
+    PassCost,
+    PassPrice,
+)
 from sim.cost.constant import Constant
 from sim.cost.interpolate import Curve, Place, StepGrid, context_scale
 from sim.cost.linear import Linear
@@ -121,6 +131,23 @@ class TableCost:
         return self._fallback.price(forward).seconds + self._overhead.seconds(batch)
 
 
+class LaunchedPass:
+    """A drafter pass as the fallback has it: its kernels, or its launches where those take longer."""
+
+    __slots__ = ("_base",)
+
+    def __init__(self, base: BoundCost) -> None:
+        self._base = base
+
+    def price(self, forward: ForwardPass) -> PassPrice:
+        """Time of the pass; waiting for launches counts as `fixed`."""
+        price = self._base.draft.price(forward)
+        waiting_s = self._base.draft_launch_s - price.seconds if forward.num_tokens else 0.0
+        if waiting_s <= 0.0:
+            return price
+        return price._replace(seconds=price.seconds + waiting_s, fixed=price.fixed + waiting_s)
+
+
 Fallback = Annotated[Roofline | Naive | Linear | Constant, Field(discriminator="kind")]
 
 
@@ -157,21 +184,21 @@ class Table(CostModel):
         """
         times, base = read_step_times(Path(self.path)), self.fallback.bind(deployment)
         target: PassCost = self._checked(times.target, base.target, base.host, drafts=False)
-        draft, launch_s = (target if deployment.drafter is None else base.draft), base.draft_launch_s
-        if deployment.drafter is not None and times.draft:
-            draft = self._checked(times.draft, base.draft, HostOverhead(launch_s, 0.0), drafts=True)
+        drafter, measured = deployment.drafter is not None, bool(times.draft)
+        draft, launch_s = (base.draft if drafter else target), base.draft_launch_s
+        if drafter and measured:
+            draft = self._checked(times.draft, LaunchedPass(base), HostOverhead(0.0, 0.0), drafts=True)
             launch_s = 0.0
-        partly = deployment.drafter is not None and not times.draft
-        partly = partly or all(step.new_tokens == 1 for step in times.target)
-        return replace(
-            base,
-            target=target,
-            draft=draft,
-            host=self.host.bind(),
-            draft_launch_s=launch_s,
-            profile=f"table+{base.profile}",
-            relative_error=max(self.relative_error, base.relative_error) if partly else self.relative_error,
+        profile = f"table+{base.profile}"
+        bound = replace(
+            base, target=target, draft=draft, host=self.host.bind(), draft_launch_s=launch_s, profile=profile
         )
+        if (drafter and not measured) or all(step.new_tokens == 1 for step in times.target):
+            return replace(bound, relative_error=max(self.relative_error, base.relative_error))
+        return replace(
+            bound, relative_error=self.relative_error, engine_error=EngineError(), caveats=(), checked_batch=None,
+            checked_context_tokens=None,
+        )  # fmt: skip
 
     def _checked(
         self, steps: tuple[StepTime, ...], fallback: PassCost, overhead: HostOverhead, *, drafts: bool

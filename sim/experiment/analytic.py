@@ -1,14 +1,17 @@
 """The closed-form speed-up over the batch: tokens per step x plain step time / speculative step time.
 
 Every sequence decodes at the same context; no prefill, no queue. Drawn beside the simulated curve, and the source of
-the model band: what the curve becomes when the speculative steps take `relative_error` more or less than priced.
+the model band: what the curve becomes when the speculative steps take `relative_error` more or less than priced, with
+the errors of the engine's share added in quadrature.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.cost.base import PassPrice
 from sim.cost.passes import verify_pass
 from sim.scenario.build import ArmSetup
 from sim.speculation.base import DraftWork
@@ -23,25 +26,44 @@ DRAWN_POINTS = 48
 
 @dataclass(frozen=True, slots=True)
 class DecodeStep:
-    """Seconds of one decode step: the target and drafter on the GPU, and the host."""
+    """Seconds of one engine step: target and drafter on the GPU, and the host (beside them when `overlapped`)."""
 
-    gpu_s: float
+    target: PassPrice
+    draft_s: float
     host_s: float
     overlapped: bool
+    engine_error_s: float = 0.0
+
+    @property
+    def gpu_s(self) -> float:
+        """Target and drafter."""
+        return self.target.seconds + self.draft_s
 
     def seconds(self, gpu_scale: float = 1.0) -> float:
         """Duration of the step when GPU work takes `gpu_scale` times as long as priced."""
         gpu_s = self.gpu_s * gpu_scale
         return max(gpu_s, self.host_s) if self.overlapped else gpu_s + self.host_s
 
+    def error(self, relative_error: float) -> float:
+        """Relative error of the GPU time: kernels and what the engine adds, in quadrature; always below 1."""
+        return min(0.99, math.hypot(relative_error, self.engine_error_s / self.gpu_s)) if self.gpu_s else relative_error
+
 
 def decode_step(setup: ArmSetup, batch: int, context_tokens: int) -> DecodeStep:
     """Price a steady decode step of an arm, with the K that its rule picks for this batch."""
     k = setup.arm.speculative_config.draft_length.choose(batch)
     forward = verify_pass(batch, context_tokens, k)
-    draft_s = setup.drafter.draft_seconds(DraftWork(forward, batch, batch * context_tokens, k))
-    gpu_s = setup.cost.target.price(forward).seconds + draft_s
-    return DecodeStep(gpu_s, setup.cost.host.seconds(batch), setup.engine.async_scheduling)
+    return price_step(setup, DraftWork(forward, batch, batch * context_tokens, k))
+
+
+def price_step(setup: ArmSetup, work: DraftWork) -> DecodeStep:
+    """Price any step of an arm: the target's pass, the drafts made after it, and the host."""
+    target, host = setup.cost.target.price(work.target), setup.cost.host
+    draft_s = setup.drafter.draft_seconds(work)
+    overlapped = setup.engine.async_scheduling and not host.is_remainder
+    passes = 0 if setup.deployment.drafter is None else work.num_draft_tokens
+    engine_error_s = setup.cost.engine_error.seconds(work.target, target, passes)
+    return DecodeStep(target, draft_s, host.seconds(work.target.num_seqs), overlapped, engine_error_s)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,18 +100,17 @@ def analytic_curve(arm: ArmSetup, baseline: ArmSetup, context_tokens: int) -> An
     """The closed form over every batch that fits both arms."""
     largest, kv_limited = _largest_batch(arm, baseline, context_tokens)
     batches = np.arange(1, largest + 1)
-    error = arm.cost.relative_error
-    rows = [_speedups(arm, baseline, batch, context_tokens, error) for batch in batches.tolist()]
+    rows = [speedup_and_band(arm, baseline, batch, context_tokens) for batch in batches.tolist()]
     priced, low, high = np.array(rows).T
     return AnalyticCurve(batches, priced, low, high, context_tokens, kv_limited)
 
 
-def _speedups(
-    arm: ArmSetup, baseline: ArmSetup, batch: int, context_tokens: int, error: float
-) -> tuple[float, float, float]:
+def speedup_and_band(arm: ArmSetup, baseline: ArmSetup, batch: int, context_tokens: int) -> tuple[float, float, float]:
+    """Speed-up of an arm at one batch: as priced, and with its GPU times off by the relative error, up and down."""
     plain = decode_step(baseline, batch, context_tokens).seconds()
     gain = tokens_per_step(arm, batch) / tokens_per_step(baseline, batch)
     step = decode_step(arm, batch, context_tokens)
+    error = step.error(arm.cost.relative_error)
     return tuple(gain * plain / step.seconds(scale) for scale in (1.0, 1.0 + error, 1.0 - error))  # type: ignore[return-value]
 
 
@@ -104,14 +125,16 @@ def tokens_per_step(setup: ArmSetup, batch: int) -> float:
 
 def _largest_batch(arm: ArmSetup, baseline: ArmSetup, context_tokens: int) -> tuple[int, bool]:
     """The largest batch that both arms can hold, and whether KV capacity (not `max_num_seqs`) sets it."""
-    limits = []
-    for setup in (arm, baseline):
-        slots = context_tokens + 1 + setup.arm.speculative_config.max_draft_tokens
-        slots += setup.arm.speculative_config.lookahead_tokens
-        blocks = -(-slots // setup.deployment.block_size)
-        limits.append(setup.deployment.num_kv_blocks // blocks)
+    limits = [requests_that_fit(setup, context_tokens) for setup in (arm, baseline)]
     seqs = min(setup.engine.max_num_seqs or 1 for setup in (arm, baseline))
     return max(1, min(*limits, seqs)), min(limits) < seqs
+
+
+def requests_that_fit(setup: ArmSetup, context_tokens: int) -> int:
+    """Decoding requests of this context that the KV pool holds: context, new token, drafts and look-ahead slots."""
+    config = setup.arm.speculative_config
+    slots = context_tokens + 1 + config.max_draft_tokens + config.lookahead_tokens
+    return setup.deployment.num_kv_blocks // -(-slots // setup.deployment.block_size)
 
 
 def why_not(setup: ArmSetup) -> str:

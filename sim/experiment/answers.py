@@ -1,8 +1,10 @@
 """From finished runs to `breakeven.json`: picks the axis, draws the closed forms, asks the question for every arm."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from sim.cost.base import BoundCost
 from sim.errors import SimError
 from sim.experiment.analytic import AnalyticCurve, analytic_curve, analytic_document, why_not
 from sim.experiment.break_even import Question, arms_document, numeric_axis, slices
@@ -81,3 +83,39 @@ def cost_profile(scenario: Scenario, base_dir: Path, cells: Sequence[Cell]) -> M
     except SimError:
         return {}
     return {"kind": scenario.cost_model.kind, "profile": cost.profile, "relative_error": cost.relative_error}
+
+
+def cost_caveats(scenario: Scenario, base_dir: Path, cells: Sequence[Cell], context_tokens: float) -> tuple[str, ...]:
+    """Why step times of any arm lie outside of what was checked against measurements, one clause each.
+
+    Args:
+        scenario: the whole experiment.
+        base_dir: where its file names start.
+        cells: all cells; the arms of the first are bound, the load is that of all.
+        context_tokens: mean context of a decoding request.
+    """
+    found: dict[str, None] = {}
+    for arm in scenario.arms:
+        try:
+            setup = set_up(cells[0].scenario, arm, base_dir)
+        except SimError:
+            continue
+        found |= dict.fromkeys(setup.cost.caveats)
+        if setup.arm.speculative_config.max_draft_tokens:
+            batch = max(_largest_load(cell.scenario, setup.engine.max_num_seqs) for cell in cells)
+            found |= dict.fromkeys(_beyond(setup.cost, batch, context_tokens))
+    return tuple(found)
+
+
+def _largest_load(scenario: Scenario, max_num_seqs: int | None) -> float:
+    """The largest batch a cell can reach; open loops count as the limit of the engine."""
+    clients = getattr(scenario.workload.arrivals, "max_concurrency", None)
+    return min(max_num_seqs or math.inf, clients or math.inf)
+
+
+def _beyond(cost: BoundCost, batch: float, context_tokens: float) -> Iterator[str]:
+    if cost.checked_batch and batch > cost.checked_batch:
+        yield f"speculative steps were checked up to batch {cost.checked_batch}; here up to {batch:,.0f} requests run"
+    if cost.checked_context_tokens and context_tokens > cost.checked_context_tokens:
+        reach = f"{cost.checked_context_tokens:,} tokens of context"
+        yield f"speculative steps were checked up to {reach}; here the mean is {context_tokens:,.0f}"

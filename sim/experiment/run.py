@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sim.errors import ScenarioError, SimError
-from sim.experiment.answers import break_even_document, cost_profile
+from sim.experiment.answers import break_even_document, cost_caveats, cost_profile
 from sim.experiment.compare import COMPARE_COLUMNS, Runs, compare_rows, runs_by_arm
 from sim.experiment.executor import Died, execute, usable_cpus
 from sim.experiment.files import StorageError, csv_bytes, json_bytes, parquet_rows_bytes
@@ -196,6 +196,7 @@ def _write_results(folder: RunFolder, plan: Plan, outcomes: Mapping[int, Outcome
     folder.write("scenario.yaml", (loaded.source_text or resolved).encode())
     folder.write("scenario.resolved.yaml", resolved.encode())
     notes = [*(_without_folder(note) for note in loaded.notes), *_extrapolated(plan.tasks, outcomes)]
+    notes += cost_caveats(scenario, plan.base_dir, plan.cells, _context(outcomes))
     profile = cost_profile(scenario, plan.base_dir, plan.cells)
     document = manifest_document(scenario, plan.cells, plan.tasks, outcomes, notes, profile)
     folder.write("manifest.json", json_bytes(document))

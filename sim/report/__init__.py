@@ -1,6 +1,4 @@
-"""Reports from a results folder: the HTML dashboard and the one-screen terminal summary."""
+"""Reports: the HTML dashboard, the one-screen summary of a results folder, the text of `specsim explain`.
 
-from sim.report.dashboard import write_dashboard
-from sim.report.terminal import summary_text
-
-__all__ = ["summary_text", "write_dashboard"]
+Import from the modules: `sim.report.dashboard` draws with plotly, which the others do without.
+"""

@@ -1,6 +1,7 @@
 """The server with asynchronous scheduling: the host schedules step t + 1 while the GPU runs step t.
 
-A second loop beside `Server._serve`, not flags inside it. Step time is max(host, GPU) instead of their sum.
+A second loop beside `Server._serve`, not flags inside it. Step time is max(host, GPU) instead of their sum,
+except where the engine profile already holds what sticks out beside the GPU.
 """
 
 from collections.abc import Generator
@@ -60,5 +61,5 @@ class OverlappedServer(Server):
         """Host time hides behind the GPU; only what sticks out is counted."""
         cost = self._pricer.price(plan.forward, plan.drafting_seqs, plan.drafting_kv, plan.k_next)
         gpu_ns = cost.draft_ns + cost.target_ns
-        host_ns = max(0, cost.host_ns - gpu_ns)
+        host_ns = cost.host_ns if self._pricer.host_is_remainder else max(0, cost.host_ns - gpu_ns)
         return StepCost(max(1, gpu_ns + host_ns), cost.draft_ns, cost.target_ns, host_ns, cost.price)

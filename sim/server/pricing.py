@@ -17,9 +17,14 @@ class StepCost(NamedTuple):
 
 
 class StepPricer:
-    """Prices steps of one arm."""
+    """Prices steps of one arm.
+
+    Attributes:
+        host_is_remainder: the host time is what sticks out beside the GPU in any case.
+    """
 
     def __init__(self, cost: BoundCost, drafter: Drafter) -> None:
+        self.host_is_remainder = cost.host.is_remainder
         self._target_price, self._draft_seconds = cost.target.price, drafter.draft_seconds
         self._host_base_s, self._host_per_request_s = cost.host.base_s, cost.host.per_request_s
 

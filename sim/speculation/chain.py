@@ -97,10 +97,10 @@ class AutoregressiveDrafter:
         num_seqs, num_tokens, _, _, decode, extend = work.target
         rows = work.num_seqs if work.num_draft_tokens else 0
         first = ForwardPass(num_seqs, num_tokens, rows, 0, decode, extend)
-        seconds = self.cost.draft.price(first).seconds + self.cost.draft_launch_s
+        seconds = self.cost.draft_pass_seconds(first)
         more = work.num_draft_tokens - 1
         if more > 0 and work.num_seqs:
-            seconds += more * (self.cost.draft.price(_mean_pass(work)).seconds + self.cost.draft_launch_s)
+            seconds += more * self.cost.draft_pass_seconds(_mean_pass(work))
         return seconds
 
 

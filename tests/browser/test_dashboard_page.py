@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sim.report import write_dashboard
+from sim.report.dashboard import write_dashboard
 
 pytestmark = pytest.mark.browser
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

@@ -10,8 +10,12 @@ from sim.cost.base import COST_MODELS, CostModel, HostOverhead
 from sim.cost.constant import Constant
 from sim.cost.linear import Linear
 from sim.cost.passes import plain_pass, prefill_pass, verify_pass
-from sim.cost.roofline import Naive, Roofline
+from sim.cost.roofline import Naive, Roofline, target_stack
+from sim.cost.stack import EngineCosts, RooflineCost
 from sim.errors import ScenarioError
+from sim.hardware.catalogue import find_gpu
+from sim.hardware.engine_profile import find_engine
+from sim.hardware.profile import choose_profile
 from sim.models.catalogue import find_model
 from sim.models.draft_heads import eagle_head
 
@@ -57,19 +61,60 @@ def test_unknown_profile_names_the_nearest(eagle):
 
 def test_roofline_defaults(eagle):
     cost = Roofline().bind(eagle)
-    assert (cost.profile, cost.relative_error, cost.draft_launch_s) == ("h100-sxm/bf16", 0.08, 0.43e-3)
-    assert cost.host.seconds(50) == pytest.approx(1.3e-3)
-    step, kernels = (Roofline(per_draft_token_us=x).bind(eagle).target for x in (9.0, 0.0))
-    verify = verify_pass(64, 500, 3)
-    assert step.price(verify).fixed - kernels.price(verify).fixed == pytest.approx(64 * 3 * 9e-6)
-    assert step.price(plain_pass(64, 500)) == kernels.price(plain_pass(64, 500))
+    assert (cost.profile, cost.relative_error, cost.caveats) == ("h100-sxm/bf16", 0.08, ())
+    vllm = find_engine("vllm")
+    assert cost.draft_launch_s == vllm.draft_pass_ms.value * 1e-3
+    host_ms = vllm.host_base_ms.value + 50 * vllm.host_per_request_ms.value
+    assert cost.host.seconds(50) == pytest.approx(host_ms * 1e-3)
+    kernels = Roofline(engine="none").bind(eagle).target
+    for forward, rows in ((verify_pass(64, 500, 3), 256), (plain_pass(64, 500), 64)):
+        extra = cost.target.price(forward).fixed - kernels.price(forward).fixed
+        assert extra == pytest.approx(rows * vllm.per_row_us.value * 1e-6)
+
+
+def test_stated_values_replace_those_of_the_engine(eagle):
+    cost = Roofline(engine="sglang", host={"base_ms": 1.3}, draft_launch_ms=2.0, per_draft_token_us=9.0).bind(eagle)
+    kernels = Roofline(engine="none").bind(eagle).target
+    assert (cost.host.seconds(9), cost.draft_launch_s) == pytest.approx((1.3e-3, 2e-3))
+    assert (cost.engine_error.per_row_s, cost.engine_error.draft_pass_s) == (0.0, 0.0)
+    verify, plain = verify_pass(64, 500, 3), plain_pass(64, 500)
+    fixed_s = find_engine("sglang").speculative_step_ms.value * 1e-3
+    extra = cost.target.price(verify).fixed - kernels.price(verify).fixed
+    assert extra == pytest.approx(64 * 3 * 9e-6 + fixed_s)
+    assert cost.target.price(plain) == kernels.price(plain)
+
+
+def test_an_engine_can_scale_kernels_and_read_the_kv_more_often(deploy):
+    parts = target_stack(deploy("llama-3.1-8b", "h100-sxm"), choose_profile(find_gpu("h100-sxm"))).bind(
+        find_model("llama-3.1-8b", Path())
+    )
+    kernels, verify, plain = RooflineCost(parts), verify_pass(64, 4000, 3), plain_pass(64, 4000)
+    slow = RooflineCost(parts, EngineCosts(time_scale=1.2))
+    assert slow.price(verify).seconds == pytest.approx(1.2 * kernels.price(verify).seconds)
+    again = RooflineCost(parts, EngineCosts(kv_reads=2.0))
+    assert again.price(plain) == kernels.price(plain)
+    assert 1.8 < again.price(verify).attention / kernels.price(verify).attention < 2.0
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "engine", "words"),
+    [
+        ("llama-3.1-8b", "h200-sxm", "vllm", "kernels not measured, priced with profile h100-sxm"),
+        ("mixtral-8x7b", "h100-sxm", "vllm", "mixture of experts"),
+        ("deepseek-v3", "h100-sxm", "vllm", "FP8 blocks"),
+        ("llama-3.1-8b", "h100-sxm", "llamacpp", "nothing was measured"),
+    ],
+)
+def test_outside_of_what_was_checked_there_are_caveats(deploy, model, gpu, engine, words):
+    caveats = Roofline(engine=engine).bind(deploy(model, gpu)).caveats
+    assert any(words in caveat for caveat in caveats), caveats
 
 
 def test_a_drafter_is_priced_by_its_own_shape(eagle):
     cost = Roofline().bind(eagle)
     draft, target = (model.price(plain_pass(1, 500)).seconds for model in (cost.draft, cost.target))
     assert 0.03 < draft / target < 0.08
-    assert 0.07 < (draft + cost.draft_launch_s) / target < 0.15
+    assert 0.07 < cost.draft_pass_seconds(plain_pass(1, 500)) / target < 0.15
     assert cost.draft.price(prefill_pass(4096)).seconds > 5 * draft
 
 
@@ -85,7 +130,7 @@ def test_naive_has_no_fixed_costs(eagle):
 
 
 def test_roofline_with_the_ideal_profile_is_naive(eagle):
-    written = Roofline(profile="ideal", host={}, draft_launch_ms=0.0, per_draft_token_us=0.0).bind(eagle)
+    written = Roofline(profile="ideal", engine="none").bind(eagle)
     for forward in (plain_pass(9, 70), verify_pass(128, 900, 7), prefill_pass(3000)):
         assert written.target.price(forward) == Naive().bind(eagle).target.price(forward)
 

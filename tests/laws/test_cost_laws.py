@@ -12,7 +12,7 @@ from sim.cost.base import NO_ATTENTION, OP_GROUPS, BoundCost, CostModel, Forward
 from sim.cost.linear import Line, Linear
 from sim.cost.passes import join_passes, plain_pass, prefill_pass, verify_pass
 from sim.cost.roofline import Naive, Roofline
-from sim.cost.stack import RooflineCost, Stack
+from sim.cost.stack import EngineCosts, RooflineCost, Stack
 from sim.deployment import Deployment, MemoryBudget
 from sim.hardware.catalogue import find_gpu
 from sim.hardware.profile import ChosenProfile, Fit, Profile, choose_profile, find_profile
@@ -21,7 +21,7 @@ from sim.models.catalogue import find_model
 GPUS = ("h100-sxm", "a100-sxm-80gb", "b200-sxm", "l40s", "rtx-4090", "rtx-pro-6000-se", "h200-sxm", "mi300x")
 MODELS = ("llama-3.1-8b", "qwen2.5-0.5b", "gemma-3-4b", "deepseek-v3", "mixtral-8x7b", "gpt-oss-20b")
 SDB_LINE = Linear(base_ms=5.886, per_token_us=21.0, per_kv_token_ns=39.3, draft=Line(base_ms=0.71))
-KERNELS_ONLY = Roofline(per_draft_token_us=0.0)
+KERNELS_ONLY = Roofline(engine="none")
 
 batches = st.integers(1, 512)
 contexts = st.integers(1, 40_000)
@@ -144,7 +144,10 @@ def test_faster_hardware_and_overheads_scale_time(gpu_name: str, factor: float, 
     chosen = choose_profile(gpu)
     fast = ChosenProfile(scaled_profile(chosen.profile, factor), scaled_profile(find_profile("default"), factor), 0.0)
     costs = [
-        RooflineCost(Stack(card, profile, 2, "bf16", "bf16").bind(model), overhead)
+        RooflineCost(
+            Stack(card, profile, 2, "bf16", "bf16").bind(model),
+            EngineCosts(row_s=overhead, draft_token_s=2 * overhead, speculative_step_s=50 * overhead),
+        )
         for card, profile, overhead in ((gpu, chosen, 9e-6), (gpu.model_copy(update=rates), fast, 9e-6 / factor))
     ]
     for forward in (plain_pass(7, 900), verify_pass(64, 300, 3), prefill_pass(2048), verify_pass(1, 30_000, 7)):

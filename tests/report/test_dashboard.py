@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from sim.errors import ResultsError
-from sim.report import write_dashboard
-from sim.report.dashboard import embed_json
+from sim.report.dashboard import embed_json, write_dashboard
 
 Make = Callable[..., Path]
 HOSTILE = (

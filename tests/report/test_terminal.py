@@ -2,7 +2,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from sim.report import summary_text
+from sim.report.terminal import summary_text
 
 Make = Callable[..., Path]
 

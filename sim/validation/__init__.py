@@ -1,0 +1,1 @@
+"""Error tables: what the cost model says against what was measured."""

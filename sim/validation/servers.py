@@ -1,0 +1,269 @@
+"""Whole servers: time per output token at fixed concurrency, from kernels and engine profile, against public dumps.
+
+    TPOT = T_decode(c, isl + osl/2) + (c/osl) T_prefill(isl)
+
+at concurrency c: every output token of a request waits for one decode step, and for its share of the prompts that the
+other c requests bring in. Nothing is fitted to whole servers but the two host times of an engine; `left_out` rows fit
+those without the server they judge. Input: `e2e_tpot.csv` in a folder of the form of `data/gpu_timings`.
+"""
+
+import csv
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.calibration.fit import ErrorStats, error_stats, fit
+from sim.cost.base import BoundCost
+from sim.cost.passes import plain_pass, prefill_pass
+from sim.cost.roofline import Naive, Roofline
+from sim.deployment import Deployment, plan_deployment
+from sim.errors import SimError
+from sim.hardware.catalogue import find_gpu
+from sim.hardware.engine_profile import find_engine
+from sim.hardware.gpu import Gpu
+from sim.models.catalogue import find_model
+from sim.models.model import Model
+
+Floats = NDArray[np.float64]
+
+#: Backends of the dumps that have an engine profile.
+ENGINES = {"vllm": "vllm", "trtllm": "trtllm", "sglang": "sglang"}
+
+
+class Server(NamedTuple):
+    """What stays the same over the settings of one server."""
+
+    model: str
+    gpu: str
+    backend: str
+    precision: str
+
+
+class Setting(NamedTuple):
+    """One way to load a server; `tp` GPUs, tensor parallel."""
+
+    isl: int
+    osl: int
+    concurrency: int
+    tp: int
+
+
+class Prediction(NamedTuple):
+    """One setting, in milliseconds.
+
+    Attributes:
+        batch: requests that run at once: the concurrency, or what the KV pool holds.
+        measured: median over repeated settings.
+        kernels: decode step and share of prefill, without the host.
+        ours: with the host time of the engine's profile.
+        naive: datasheet peaks.
+    """
+
+    setting: Setting
+    batch: int
+    measured: float
+    kernels: float
+    ours: float
+    naive: float
+
+
+class ServerRow(NamedTuple):
+    """One line of the table.
+
+    Attributes:
+        server: model, GPU, backend, precision.
+        errors: of the shipped engine profile.
+        left_out: of kernels with host times fitted to the other servers of the backend; None when there are none.
+        naive: of datasheet peaks.
+        capped: settings whose concurrency the KV pool cannot hold: priced at what it holds.
+        skipped: settings that the cost model does not cover (expert parallelism, attention data parallelism, no fit).
+    """
+
+    server: Server
+    errors: ErrorStats
+    left_out: ErrorStats | None
+    naive: ErrorStats
+    capped: int
+    skipped: int
+
+
+def server_tables(data_dir: Path) -> list[ServerRow]:
+    """One row per server of `e2e_tpot.csv`; servers with an unknown GPU, model or backend are left out.
+
+    Args:
+        data_dir: a folder of the form of `data/gpu_timings`.
+    """
+    predictions: dict[Server, list[Prediction]] = {}
+    skipped: dict[Server, int] = {}
+    for server, settings in _read(data_dir / "e2e_tpot.csv").items():
+        found = _predict(server, settings)
+        if found:
+            predictions[server], skipped[server] = found, len(settings) - len(found)
+    return [_row(server, predictions, skipped[server]) for server in sorted(predictions)]
+
+
+def _read(path: Path) -> dict[Server, dict[Setting, list[float]]]:
+    """Measured times per output token by server and setting; settings that are not plain tensor parallel keep tp 0."""
+    found: dict[Server, dict[Setting, list[float]]] = defaultdict(lambda: defaultdict(list))
+    with path.open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            server = Server(row["model"], row["system"].replace("_", "-"), row["backend"], row["precision"])
+            tp = round(float(row["tp"])) if _is_tensor_parallel(row) else 0
+            setting = Setting(int(row["isl"]), int(row["osl"]), int(row["concurrency"]), tp)
+            found[server][setting].append(float(row["tpot_ms"]))
+    return found
+
+
+def _is_tensor_parallel(row: Mapping[str, str]) -> bool:
+    return all(row[key] in ("", "1", "1.0") for key in ("moe_ep", "attention_dp"))
+
+
+def _predict(server: Server, settings: Mapping[Setting, list[float]]) -> list[Prediction]:
+    if server.backend not in ENGINES:
+        return []
+    try:
+        gpu, model = find_gpu(server.gpu), _model(server.model)
+    except SimError:
+        return []
+    predictions = []
+    for setting, times in sorted(settings.items()):
+        try:
+            deployment = _deploy(server, model, gpu, setting)
+        except SimError:
+            continue
+        predictions.append(_price(server, setting, deployment, median(times)))
+    return predictions
+
+
+def _model(name: str) -> Model:
+    """The catalogue's entry for a Hugging Face id, or for the name of its repository."""
+    try:
+        return find_model(name, Path())
+    except SimError:
+        return find_model(name.rsplit("/", 1)[-1].lower().removesuffix("-instruct"), Path())
+
+
+def _deploy(server: Server, model: Model, gpu: Gpu, setting: Setting) -> Deployment:
+    if not setting.tp:
+        raise SimError("only tensor parallelism is priced")
+    return plan_deployment(
+        model,
+        None,
+        gpu,
+        tensor_parallel_size=setting.tp,
+        drafter_tensor_parallel_size=setting.tp,
+        weight_dtype=_weight_dtype(server, model),
+        drafter_weight_dtype="auto",
+        kv_cache_dtype=_kv_dtype(server, gpu),
+        block_size=16,
+        gpu_memory_utilization=0.9,
+        max_num_batched_tokens=8192,
+        max_num_seqs=max(setting.concurrency, 1),
+        max_model_len=None,
+        num_gpu_blocks_override=None,
+    )
+
+
+def _weight_dtype(server: Server, model: Model) -> str:
+    """`fp4` is the model's own 4-bit format where it has one, else NVFP4; no precision is 16 bits."""
+    if server.precision == "fp4":
+        return "mxfp4" if model.weight_dtype == "mxfp4" else "nvfp4"
+    return server.precision or "bf16"
+
+
+def _kv_dtype(server: Server, gpu: Gpu) -> str:
+    """FP8 for quantised models on Blackwell, 16 bits elsewhere.
+
+    The dumps do not say. Where requests begin to queue does: Llama-70B on one B200 holds 60 of 9.2k tokens (64 queue
+    little, 32 not at all), which only an FP8 cache has room for; on two H100 32 queue, which it would have room for.
+    """
+    return "fp8" if gpu.arch == "Blackwell" and server.precision in ("fp8", "fp4") else "auto"
+
+
+def _price(server: Server, setting: Setting, deployment: Deployment, measured: float) -> Prediction:
+    isl, osl, concurrency, _ = setting
+    room = int(deployment.num_kv_tokens // (isl + osl // 2))
+    batch = max(1, min(concurrency, room))
+    cost = Roofline(engine=ENGINES[server.backend]).bind(deployment)
+    kernels = _kernels_ms(cost, setting, batch)
+    naive = _kernels_ms(Naive().bind(deployment), setting, batch)
+    return Prediction(setting, batch, measured, kernels, kernels + 1e3 * cost.host.seconds(batch), naive)
+
+
+def _kernels_ms(cost: BoundCost, setting: Setting, batch: int) -> float:
+    decode = cost.target.price(plain_pass(batch, setting.isl + setting.osl // 2)).seconds
+    return 1e3 * (decode + batch / setting.osl * cost.target.price(prefill_pass(setting.isl)).seconds)
+
+
+def _row(server: Server, predictions: Mapping[Server, list[Prediction]], skipped: int) -> ServerRow:
+    mine = predictions[server]
+    measured = _column(mine, "measured")
+    others = [p for other, p in predictions.items() if other.backend == server.backend and other != server]
+    return ServerRow(
+        server=server,
+        errors=error_stats(_column(mine, "ours"), measured),
+        left_out=_left_out(mine, others) if others else None,
+        naive=error_stats(_column(mine, "naive"), measured),
+        capped=sum(p.batch < p.setting.concurrency for p in mine),
+        skipped=skipped,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class HostFit:
+    """Host times in milliseconds, beside the kernels."""
+
+    base_ms: float
+    per_request_ms: float
+
+    def times(self, predictions: Iterable[Prediction]) -> Floats:
+        """Predicted time per output token."""
+        return np.array([p.kernels + self.base_ms + self.per_request_ms * p.batch for p in predictions])
+
+
+def fit_host(servers: Iterable[list[Prediction]]) -> HostFit:
+    """Host times that fit these servers best; each server has the same weight."""
+    groups = list(servers)
+    points = [p for group in groups for p in group]
+    weights = np.array([1.0 / len(group) for group in groups for _ in group])
+
+    def model(x: Floats) -> Floats:
+        return HostFit(float(x[0]), float(x[1])).times(points)
+
+    found = fit(model, _column(points, "measured"), (0.3, 0.01), ((0.0, 3.0), (0.0, 0.1)), weights)
+    return HostFit(*found.parameters)
+
+
+def _left_out(mine: list[Prediction], others: Iterable[list[Prediction]]) -> ErrorStats:
+    return error_stats(fit_host(others).times(mine), _column(mine, "measured"))
+
+
+def _column(predictions: Iterable[Prediction], name: str) -> Floats:
+    return np.array([getattr(p, name) for p in predictions], np.float64)
+
+
+def server_lines(rows: Iterable[ServerRow]) -> list[str]:
+    """The table as Markdown, and the host times that the shipped profiles hold."""
+    lines = [
+        "| server | backend | settings | MAPE | bias | p95 | worst | host left out | naive | capped | skipped |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        name, e = f"{row.server.model.rsplit('/', 1)[-1]} {row.server.precision} {row.server.gpu}", row.errors
+        left_out = "-" if row.left_out is None else f"{row.left_out.mape:.1f}"
+        errors = f"{e.mape:.1f} | {e.bias:+.1f} | {e.p95:.0f} | {e.worst:.0f}"
+        lines.append(
+            f"| {name} | {row.server.backend} | {e.points} | {errors} | {left_out} | {row.naive.mape:.0f} | "
+            f"{row.capped} | {row.skipped} |"
+        )
+    for backend in sorted({row.server.backend for row in rows}):
+        engine = find_engine(ENGINES[backend])
+        host = f"{engine.host_base_ms.value} + {engine.host_per_request_ms.value} x sequences"
+        lines += ["", f"{backend}: host {host} ms, {engine.per_row_us.value} us a row, x {engine.time_scale.value}."]
+    return lines
