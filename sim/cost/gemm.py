@@ -1,4 +1,4 @@
-"""Matrix products: projections and LM head. t = S_p(bytes/(BW e_m), 2MNK/(F e_c)) + launch.
+"""Matrix products: projections and LM head. t = S_p(bytes/(BW e_m), 2MN(K + fill)/(F e_c)) + launch.
 
 Terms and fitted parameters: docs/background/cost-model.md, "Matrix products".
 """
@@ -39,13 +39,13 @@ class GemmRate(NamedTuple):
 
 
 def bind_gemm(shape: LinearShape, fmt: Format, fit: GemmFit, memory_bandwidth: float) -> GemmRate:
-    """Bind a matrix to a GPU: bytes = w N K + a M K + 2 M N, FLOPs = 2 M N K."""
+    """Bind a matrix to a GPU: bytes = w N K + a M K + 2 M N, FLOPs = 2 M N (K + fill)."""
     bandwidth, outputs, inputs = memory_bandwidth * fit.memory_efficiency, shape.n_out, shape.k_in
     return GemmRate(
         layers=shape.layers,
         weights_s=fmt.weight_bytes * outputs * inputs / bandwidth,
         per_token_s=(fmt.activation_bytes * inputs + 2.0 * outputs) / bandwidth,
-        flops_s=2.0 * outputs * inputs / (fmt.peak_flops * fit.compute_efficiency),
+        flops_s=2.0 * outputs * (inputs + fit.fill_inputs) / (fmt.peak_flops * fit.compute_efficiency),
         launch_s=(fit.launch_us + fit.per_1000_inputs_us * inputs / 1000.0) * 1e-6,
         quantise_s=fit.quantise_passes * 3.0 * inputs / memory_bandwidth,
         smoothness=fit.smoothness,

@@ -68,6 +68,15 @@ class ModelParts:
     graphs: CapturedGraphs = NO_GRAPHS
 
 
+class Head(NamedTuple):
+    """What depends on the rows through the LM head alone, in seconds; `engine` is what the engine adds for them."""
+
+    lm_head: float
+    memory_s: float
+    compute_s: float
+    engine: float
+
+
 class EngineCosts(NamedTuple):
     """What an engine adds to the kernels of a pass.
 
@@ -104,7 +113,7 @@ class RooflineCost:
         self._kernels_only = engine == KERNELS_ALONE
         self._attention = parts.attention[0].terms if len(parts.attention) == 1 else self._all_attention
         self._bodies: dict[int, Body] = {}
-        self._heads: dict[int, Terms] = {}
+        self._heads: dict[int, Head] = {}
 
     def price(self, forward: ForwardPass) -> PassPrice:
         """Time of the pass by op group; 0 tokens cost 0 seconds."""
@@ -112,42 +121,44 @@ class RooflineCost:
         if not tokens:
             return NOTHING
         linear, collective, elementwise, memory, compute = self._bodies.get(tokens) or self._body(tokens)
-        head, head_memory, head_compute = self._heads.get(rows) or self._head(rows)
+        head, head_memory, head_compute, rows_s = self._heads.get(rows) or self._head(rows)
         attention, kv_memory, kv_compute = self._attention(decode, extend)
-        fixed = elementwise
         bound = memory + head_memory + kv_memory >= compute + head_compute + kv_compute
+        fixed = elementwise + rows_s
         if not self._kernels_only:
-            row_s, draft_token_s, step_s, kv_reads, scale = self.engine
-            if drafts and kv_reads != 1.0:
-                reread = extend._replace(kv_tokens_read=round(extend.kv_tokens_read * kv_reads))
-                attention = self._attention(decode, reread).seconds
-            if scale != 1.0:
-                linear, attention, head = linear * scale, attention * scale, head * scale
-                collective, fixed = collective * scale, fixed * scale
-            fixed += rows * row_s + (drafts * draft_token_s + step_s if drafts else 0.0)
+            if drafts:
+                fixed += self.engine.speculative_step_s + drafts * self.engine.draft_token_s
+                if self.engine.kv_reads != 1.0:
+                    attention = self._reread(decode, extend)
+            attention *= self.engine.time_scale
         seconds = linear + attention + head + collective + fixed
         return PassPrice(seconds, linear, attention, head, collective, fixed, bound)
 
+    def _reread(self, decode: AttentionLoad, extend: AttentionLoad) -> float:
+        reads = round(extend.kv_tokens_read * self.engine.kv_reads)
+        return self._attention(decode, extend._replace(kv_tokens_read=reads)).seconds
+
     def _body(self, tokens: int) -> Body:
-        parts = self.parts
+        parts, scale = self.parts, self.engine.time_scale
         rows = parts.graphs.padded(tokens)
         linear, experts = sum_terms(parts.gemms, rows), parts.experts.terms(rows)
         self._bodies[tokens] = body = Body(
-            linear=linear.seconds + experts.seconds,
-            collective=parts.all_reduce.seconds(rows),
-            elementwise=parts.elementwise.seconds(rows),
+            linear=scale * (linear.seconds + experts.seconds),
+            collective=scale * parts.all_reduce.seconds(rows),
+            elementwise=scale * parts.elementwise.seconds(rows),
             memory_s=linear.memory_s + experts.memory_s,
             compute_s=linear.compute_s + experts.compute_s,
         )
         return body
 
-    def _head(self, rows: int) -> Terms:
-        terms = Terms(0.0, 0.0, 0.0)
+    def _head(self, rows: int) -> Head:
+        head = Head(0.0, 0.0, 0.0, 0.0)
         if rows:
-            terms = self.parts.lm_head.terms(rows)
-            terms = terms._replace(seconds=terms.seconds + self.parts.sampler.seconds(rows))
-        self._heads[rows] = terms
-        return terms
+            seconds, memory, compute = self.parts.lm_head.terms(rows)
+            seconds += self.parts.sampler.seconds(rows)
+            head = Head(self.engine.time_scale * seconds, memory, compute, rows * self.engine.row_s)
+        self._heads[rows] = head
+        return head
 
     def _all_attention(self, decode: AttentionLoad, extend: AttentionLoad) -> Terms:
         seconds = memory = compute = 0.0

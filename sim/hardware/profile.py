@@ -29,9 +29,10 @@ class Fit(Spec):
 
 
 class GemmFit(Fit):
-    """t = S_p(bytes/(BW e_m), FLOPs/(F e_c)) + launch + per_1000_inputs K/1000 + quantise_passes 3 M K/BW.
+    """t = S_p(bytes/(BW e_m), 2 M N (K + fill)/(F e_c)) + launch + per_1000_inputs K/1000 + quantise_passes 3 M K/BW.
 
-    `smoothness` is p of the smooth maximum; none means a hard maximum.
+    `smoothness` is p of the smooth maximum; none means a hard maximum. `fill_inputs` is what filling and draining the
+    pipeline of a tile costs, in inputs: short inner dimensions reach less of the peak.
     """
 
     memory_efficiency: float = Field(gt=0)
@@ -40,13 +41,26 @@ class GemmFit(Fit):
     launch_us: float = Field(ge=0)
     per_1000_inputs_us: float = Field(ge=0)
     quantise_passes: float = Field(0.0, ge=0)
+    fill_inputs: float = Field(0.0, ge=0)
 
 
 class DecodeFit(Fit):
-    """t = launch + KV bytes/(BW e_kv), per layer."""
+    """t = launch + block B Hk/SMs + doubling log2(1 + context/64) + KV bytes/(BW e_kv), per layer.
+
+    Attributes:
+        launch_us: fixed.
+        kv_efficiency: of memory bandwidth.
+        block_us: one sequence and KV head on one multiprocessor.
+        doubling_us: each doubling of the context beyond 64 tokens: splitting the KV and combining the parts.
+        l2_speedup: how much faster KV that fits the L2 cache was read, where a benchmark read it again and again; tells
+            such rows of a table apart and plays no part in a server, whose layers evict one another.
+    """
 
     launch_us: float = Field(ge=0)
     kv_efficiency: float = Field(gt=0)
+    block_us: float = Field(0.0, ge=0)
+    doubling_us: float = Field(0.0, ge=0)
+    l2_speedup: float = Field(1.0, ge=1)
 
 
 class ExtendFit(Fit):
@@ -56,9 +70,13 @@ class ExtendFit(Fit):
         kernel: `packed` (FlashAttention-3, Blackwell decode kernels: query heads share a KV read, KV is split over the
             GPU) or `fa2` (FlashAttention-2 varlen: each sequence and query head is one serial thread block).
         launch_us: per layer.
-        compute_efficiency: of the score and value products.
+        compute_efficiency: of the score and value products (packed; fa2 computes inside its serial blocks).
         activation_efficiency: of bandwidth, for queries, keys, values and outputs; none: not charged.
+        sequence_us: packed: one sequence and query head on one multiprocessor; charged in full from 16 new tokens on,
+            since the backends concerned send shorter queries to their decode kernel.
         serial_ns_per_token: fa2 only: time of one thread block per KV token.
+        wave_us: fa2 only: starting one thread block on every multiprocessor.
+        smoothness: fa2 only: of the maximum of serial blocks and memory.
         tile_rows: query rows that a tile is padded to.
     """
 
@@ -66,12 +84,20 @@ class ExtendFit(Fit):
     launch_us: float = Field(ge=0)
     compute_efficiency: float = Field(gt=0)
     activation_efficiency: float | None = Field(None, gt=0)
+    sequence_us: float = Field(0.0, ge=0)
     serial_ns_per_token: float = Field(0.0, ge=0)
+    wave_us: float = Field(0.0, ge=0)
+    smoothness: float | None = Field(None, ge=1)
     tile_rows: int = Field(64, ge=1)
 
 
 class MoeFit(Fit):
-    """t = S_p(bytes/(BW e_m), padded FLOPs/(F e_c)) + launch + routing_passes M k 4 (h + I)/BW, per layer."""
+    """t = S_p(bytes/(BW e_m), padded FLOPs/(F e_c)) + launch + routing_passes M k 4 (h + I)/BW, per layer.
+
+    `kernel` names the measured kernel: kernels of one GPU and format differ by up to five times.
+    """
+
+    kernel: str | None = None
 
     memory_efficiency: float = Field(gt=0)
     compute_efficiency: float = Field(gt=0)
@@ -82,10 +108,14 @@ class MoeFit(Fit):
 
 
 class CollectiveFit(Fit):
-    """All-reduce of S bytes on n GPUs: min(one_shot + (n-1) S/(L e1), two_shot + 2 (n-1)/n S/(L e2))."""
+    """All-reduce of S bytes on n GPUs: min(S_p(one_shot, (n-1) S/(L e1)), two_shot + 2 (n-1)/n S/(L e2)).
+
+    With `one_shot_smoothness` p = 1 the first form is affine; above, small messages hide in its latency.
+    """
 
     one_shot_us: float | None = Field(None, ge=0)
     one_shot_efficiency: float = Field(1.0, gt=0)
+    one_shot_smoothness: float = Field(1.0, ge=1)
     two_shot_us: float | None = Field(None, ge=0)
     two_shot_efficiency: float = Field(1.0, gt=0)
 

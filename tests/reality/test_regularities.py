@@ -280,23 +280,27 @@ def worst_gap(model: str, measured: dict, kernel: str | None) -> float:
     return worst
 
 
-def test_magicdec_verification_with_multi_head_attention():
-    assert worst_gap("llama-2-7b", MAGIC_MHA, None) <= MAGIC_TOLERANCE
-
-
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="A100 is fa2: 1.9 to 3.9, measured 1.06 to 1.47 (FlashInfer)",
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        pytest.param(None, marks=missed("A100 is fa2: 1.09 to 1.58, measured 1.06 to 1.35 (FlashInfer)")),
+        "packed",
+    ],
 )
-def test_magicdec_verification_with_grouped_queries():
-    assert worst_gap("llama-3.1-8b", MAGIC_GQA, None) <= MAGIC_TOLERANCE
+def test_magicdec_verification_with_multi_head_attention(kernel):
+    """`packed` is what MagicDec ran: FlashInfer splits long KV and packs the queries of a group."""
+    assert worst_gap("llama-2-7b", MAGIC_MHA, kernel) <= MAGIC_TOLERANCE
 
 
-@missed("packed: up to 0.17 too cheap (4k, B = 128: 1.30, not 1.47)")
-def test_magicdec_verification_with_grouped_queries_packed():
-    """What MagicDec ran (FlashInfer packs the queries of a group)."""
-    assert worst_gap("llama-3.1-8b", MAGIC_GQA, "packed") <= MAGIC_TOLERANCE
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        pytest.param(None, marks=missed("A100 is fa2: 1.9 to 3.9, measured 1.06 to 1.47 (FlashInfer)")),
+        pytest.param("packed", marks=missed("up to 0.17 too cheap (4k, B = 128: 1.30, not 1.47)")),
+    ],
+)
+def test_magicdec_verification_with_grouped_queries(kernel):
+    assert worst_gap("llama-3.1-8b", MAGIC_GQA, kernel) <= MAGIC_TOLERANCE
 
 
 def gain_from_batch(model: str, context: int, kernel: str | None, draft_s: dict[int, float]) -> float:
@@ -325,7 +329,7 @@ TINYLLAMA_S = {32: 8.21e-3 / 2, 128: 12.04e-3 / 2}
 @missed("ours turns at 0.5k, measured 1k to 4k")
 def test_where_the_trend_turns_for_multi_head_attention():
     """Measured between 1k (0.95 -> 0.94) and 4k (1.13 -> 1.32); the drafter's pass is the measured one."""
-    at = turn("llama-2-7b", None, TINYLLAMA_S)
+    at = turn("llama-2-7b", "packed", TINYLLAMA_S)
     assert at is not None
     assert 1000 <= at <= 4000
 
@@ -333,7 +337,7 @@ def test_where_the_trend_turns_for_multi_head_attention():
 @pytest.mark.parametrize(("context", "measured"), [(4000, 1.32 / 1.13), (8000, 1.60 / 1.27)])
 def test_speedup_rises_with_the_batch_at_long_context_for_multi_head_attention(context, measured):
     """From batch 32 to 128; the sign, and the size within a tenth (speed-ups are printed to 0.01)."""
-    gain = float(np.exp(gain_from_batch("llama-2-7b", context, None, TINYLLAMA_S)))
+    gain = float(np.exp(gain_from_batch("llama-2-7b", context, "packed", TINYLLAMA_S)))
     shown(f"MHA speed-up at 128 / at 32, {context} tokens", ("ours, measured", [gain, measured]))
     assert gain > 1
     assert gain == pytest.approx(measured, rel=0.1)
@@ -397,11 +401,11 @@ def test_best_k_never_rises_with_the_batch_for_dense_models(gpu, engine, rate):
     assert best == sorted(best, reverse=True)
 
 
-@missed("2k tokens: the best K rises by one, launches cost less beside longer KV reads")
-@pytest.mark.parametrize(("gpu", "engine", "rate"), [("h100-sxm", "vllm-0.10", 0.8), ("b200-sxm", "vllm", 0.5)])
+@missed("8k tokens: the best K rises by one, launches cost less beside longer KV reads")
+@pytest.mark.parametrize(("gpu", "engine", "rate"), [("h100-sxm", "vllm-0.10", 0.8), ("h100-sxm", "vllm", 0.5)])
 def test_best_k_never_rises_at_longer_context(gpu, engine, rate):
     """The same regularity where reading KV already makes speculation pay more at larger batches."""
-    best = best_ks(gpu, engine, 2000, rate)
+    best = best_ks(gpu, engine, 8000, rate)
     assert best == sorted(best, reverse=True)
 
 

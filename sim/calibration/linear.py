@@ -1,0 +1,201 @@
+"""Fits of matrix products, experts and all-reduces."""
+
+from typing import Any
+
+import numpy as np
+
+from sim.calibration.fit import Floats
+from sim.calibration.operators import Mask, Operator, Parameter, Rows
+from sim.cost.collectives import all_reduce, link_class
+from sim.cost.formats import Format, resolve_format
+from sim.cost.gemm import bind_gemm
+from sim.cost.moe import Experts, Routing
+from sim.hardware.profile import ChosenProfile, CollectiveFit, Fit, GemmFit, MoeFit
+from sim.models.model import ExpertShape, LinearShape
+
+#: Weight formats as tables spell them. FP8 with block scales runs at the FP8 rate; `w4a16` multiplies in BF16.
+DTYPES = {
+    "bfloat16": "bf16", "float16": "fp16", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "fp8_block": "fp8",
+    "nvfp4": "nvfp4", "w4a16_mxfp4": "mxfp4", "mxfp4": "mxfp4", "int8": "int8", "int4": "int4",
+}  # fmt: skip
+
+#: `power_law_1.2` of the public collector: expert shares that fall like r^-0.85 reproduce its counts of distinct experts.
+_ROUTING_SKEW = 0.85
+
+#: Measured times scatter: a row must beat the datasheet bandwidth by more than this to count as impossible.
+_SCATTER = 0.95
+
+#: A kernel that reaches less of the memory bandwidth than this is a fallback, not what a server would choose.
+USABLE_MEMORY_EFFICIENCY = 0.4
+
+
+def _no_constants(_: Rows) -> dict[str, Any]:
+    return {}
+
+
+def _dtype(rows: Rows) -> str:
+    return DTYPES.get(str(rows.table.text("dtype")[0]), "bf16")
+
+
+def _format(rows: Rows) -> Format:
+    dtype = str(rows.table.text("dtype")[0])
+    found = resolve_format(DTYPES.get(dtype, "bf16"), rows.gpu)
+    return found if not dtype.startswith("w4a16") else Format("bf16", found.weight_bytes, 2.0, rows.gpu.bf16, False)
+
+
+def _gemm_us(rows: Rows, fit: GemmFit) -> Floats:
+    table: Any = rows.table
+    shape = LinearShape("table", table.numbers("n"), table.numbers("k"), 1)
+    rate = bind_gemm(shape, _format(rows), fit, rows.gpu.memory_bandwidth)
+    return np.asarray(rate.terms(table.numbers("m")).seconds * 1e6)
+
+
+def _gemm_parameters(rows: Rows) -> tuple[Parameter, ...]:
+    quantises = _format(rows).activation_bytes < 2.0
+    return (
+        Parameter("memory_efficiency", 0.85, 0.3, 1.1),
+        Parameter("compute_efficiency", 0.75, 0.2, 1.1),
+        Parameter("smoothness", 2.5, 1.0, 8.0),
+        Parameter("launch_us", 4.0, 0.0, 15.0),
+        Parameter("per_1000_inputs_us", 0.2, 0.0, 1.0),
+        Parameter("fill_inputs", 200.0, 0.0, 4000.0),
+        Parameter("quantise_passes", 2.0 if quantises else 0.0, 0.0, 10.0 if quantises else 0.0),
+    )
+
+
+def _gemm_usable(rows: Rows) -> Mask:
+    """Shapes of which no row beats the datasheet bandwidth: the others were read from the L2 cache."""
+    fmt, (m, n, k) = _format(rows), (rows.table.numbers(c) for c in "mnk")
+    traffic = fmt.weight_bytes * n * k + fmt.activation_bytes * m * k + 2.0 * m * n
+    impossible = rows.times_us < _SCATTER * 1e6 * traffic / rows.gpu.memory_bandwidth
+    keys = rows.table.keys(("n", "k"))
+    warm = {key for key, fast in zip(keys, impossible, strict=True) if fast}
+    return np.array([key not in warm for key in keys])
+
+
+def _shipped_gemm(chosen: ChosenProfile, rows: Rows) -> Fit | None:
+    return chosen.linear(_format(rows).key)[0]
+
+
+GEMM = Operator(
+    name="GEMM",
+    file="gemm.csv",
+    columns=("gpu", "dtype", "m", "n", "k", "time_us"),
+    kinds=("dtype",),
+    shape=("n", "k"),
+    fit_type=GemmFit,
+    constants=_no_constants,
+    parameters=_gemm_parameters,
+    price_us=_gemm_us,
+    usable=_gemm_usable,
+    shipped=_shipped_gemm,
+)
+
+
+def _distinct(rows: Rows) -> Floats:
+    """Distinct experts: forced, as many as possible (`balanced`), or expected under the skew of the routing."""
+    table = rows.table
+    if "distinct_experts" in table.columns:
+        return table.numbers("distinct_experts")
+    experts, top_k, tokens = (table.numbers(c) for c in ("experts", "topk", "tokens"))
+    routing = Routing(popularity_skew=_ROUTING_SKEW)
+    cases = zip(table.text("routing"), experts, top_k, tokens, strict=True)
+    return np.array(
+        [min(e, m * k) if kind == "balanced" else routing.distinct(int(e), int(k), int(m)) for kind, e, k, m in cases]
+    )
+
+
+def _moe_us(rows: Rows, fit: MoeFit) -> Floats:
+    table: Any = rows.table
+    tp = table.numbers("tp") if "tp" in table.columns else 1.0
+    columns = (table.numbers(c) for c in ("experts", "topk", "hidden"))
+    shape = ExpertShape(1, *columns, table.numbers("inter") / tp)
+    experts = Experts(shape, _format(rows), fit, rows.gpu.memory_bandwidth)
+    return np.asarray(experts.reading(table.numbers("tokens"), _distinct(rows)).seconds * 1e6)  # type: ignore[arg-type]
+
+
+def _moe_parameters(_: Rows) -> tuple[Parameter, ...]:
+    return (
+        Parameter("memory_efficiency", 0.9, 0.1, 1.1),
+        Parameter("compute_efficiency", 0.5, 0.05, 1.1),
+        Parameter("smoothness", 1.5, 1.0, 6.0),
+        Parameter("launch_us", 20.0, 0.0, 150.0),
+        Parameter("routing_passes", 1.0, 0.0, 12.0),
+    )
+
+
+def _moe_usable(rows: Rows) -> Mask:
+    """All experts on one GPU (or each split over all), and no row of its shape beats the datasheet bandwidth."""
+    table, fmt = rows.table, _format(rows)
+    tp = table.numbers("tp") if "tp" in table.columns else np.ones(len(table))
+    width, hidden = table.numbers("inter") / tp, table.numbers("hidden")
+    balanced = table.text("routing") == "balanced" if "routing" in table.columns else np.ones(len(table), bool)
+    traffic = 3.0 * hidden * width * fmt.weight_bytes * _distinct(rows)
+    impossible = balanced & (rows.times_us < _SCATTER * 1e6 * traffic / rows.gpu.memory_bandwidth)
+    keys = table.keys([c for c in ("hidden", "inter", "experts", "topk", "tp", "ep") if c in table.columns])
+    warm = {key for key, fast in zip(keys, impossible, strict=True) if fast}
+    split = table.numbers("ep") > 1 if "ep" in table.columns else np.zeros(len(table), bool)
+    return np.array([key not in warm for key in keys]) & ~split
+
+
+def _shipped_moe(chosen: ChosenProfile, rows: Rows) -> Fit | None:
+    """The profile's section, if it was fitted on this kernel or names none."""
+    fmt, kernel = _format(rows), str(rows.table.text("kernel")[0]) if "kernel" in rows.table.columns else None
+    fit = chosen.moe("weight_only" if fmt.weight_only else fmt.key)
+    return fit if fit.kernel in (None, kernel) or kernel is None else None
+
+
+MOE = Operator(
+    name="experts",
+    file="moe.csv",
+    columns=("gpu", "dtype", "kernel", "routing", "tokens", "hidden", "inter", "experts", "topk", "tp", "ep", "time_us"),
+    kinds=("dtype", "kernel"),
+    shape=("hidden", "inter", "experts", "topk", "tp"),
+    fit_type=MoeFit,
+    constants=_no_constants,
+    parameters=_moe_parameters,
+    price_us=_moe_us,
+    usable=_moe_usable,
+    shipped=_shipped_moe,
+)
+
+
+def _all_reduce_us(rows: Rows, fit: CollectiveFit) -> Floats:
+    table: Any = rows.table
+    bound = all_reduce(1, 1.0, int(table.numbers("n_gpus")[0]), rows.gpu, fit)
+    return np.asarray(bound.seconds(table.numbers("bytes")) * 1e6)
+
+
+def _all_reduce_parameters(_: Rows) -> tuple[Parameter, ...]:
+    return (
+        Parameter("one_shot_us", 5.0, 1.0, 60.0),
+        Parameter("one_shot_efficiency", 0.5, 0.005, 1.5),
+        Parameter("one_shot_smoothness", 1.5, 1.0, 8.0),
+        Parameter("two_shot_us", 12.0, 1.0, 200.0),
+        Parameter("two_shot_efficiency", 0.6, 0.005, 1.5),
+    )
+
+
+def _all_reduce_usable(rows: Rows) -> Mask:
+    """All-reduces of a serving engine, up to 64 MiB: beyond what a step sends."""
+    engine = ~np.char.startswith(rows.table.text("stack"), "nccl")
+    return (rows.table.text("op") == "all_reduce") & engine & (rows.table.numbers("bytes") <= 2.0**26)
+
+
+def _shipped_all_reduce(chosen: ChosenProfile, rows: Rows) -> Fit | None:
+    return chosen.collective(link_class(rows.gpu), int(rows.table.numbers("n_gpus")[0]))
+
+
+ALL_REDUCE = Operator(
+    name="all-reduce",
+    file="collectives.csv",
+    columns=("gpu", "stack", "op", "n_gpus", "bytes", "time_us"),
+    kinds=("n_gpus",),
+    shape=("bytes",),
+    fit_type=CollectiveFit,
+    constants=_no_constants,
+    parameters=_all_reduce_parameters,
+    price_us=_all_reduce_us,
+    usable=_all_reduce_usable,
+    shipped=_shipped_all_reduce,
+)
