@@ -77,12 +77,14 @@ def _closed_forms(scenario: Scenario, base_dir: Path, context_tokens: int) -> tu
 
 
 def cost_profile(scenario: Scenario, base_dir: Path, cells: Sequence[Cell]) -> Mapping[str, object]:
-    """Id and relative error of the baseline's cost profile, for badges."""
+    """Id and relative error of the baseline's cost profile, and the engine, for badges."""
     try:
         cost = set_up(cells[0].scenario, scenario.baseline, base_dir).cost
     except SimError:
         return {}
-    return {"kind": scenario.cost_model.kind, "profile": cost.profile, "relative_error": cost.relative_error}
+    found: dict[str, object] = {"kind": scenario.cost_model.kind, "profile": cost.profile}
+    engine = getattr(scenario.cost_model, "engine", None)
+    return found | {"relative_error": cost.relative_error} | ({"engine": engine} if engine else {})
 
 
 def cost_caveats(scenario: Scenario, base_dir: Path, cells: Sequence[Cell], context_tokens: float) -> tuple[str, ...]:

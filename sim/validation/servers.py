@@ -7,7 +7,7 @@ other c requests bring in. Nothing is fitted to whole servers but the two host t
 those without the server they judge. Input: `e2e_tpot.csv` in a folder of the form of `data/gpu_timings`.
 """
 
-import csv
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -19,11 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.calibration.fit import ErrorStats, error_stats, fit
+from sim.calibration.tables import read_table
 from sim.cost.base import BoundCost
 from sim.cost.passes import plain_pass, prefill_pass
 from sim.cost.roofline import Naive, Roofline
 from sim.deployment import Deployment, plan_deployment
-from sim.errors import SimError
+from sim.errors import CalibrationError, SimError
 from sim.hardware.catalogue import find_gpu
 from sim.hardware.engine_profile import find_engine
 from sim.hardware.gpu import Gpu
@@ -31,6 +32,10 @@ from sim.models.catalogue import find_model
 from sim.models.model import Model
 
 Floats = NDArray[np.float64]
+
+_COLUMNS = (
+    "model", "system", "backend", "precision", "isl", "osl", "concurrency", "tp", "tpot_ms", "moe_ep", "attention_dp",
+)  # fmt: skip
 
 #: Backends of the dumps that have an engine profile.
 ENGINES = {"vllm": "vllm", "trtllm": "trtllm", "sglang": "sglang"}
@@ -97,8 +102,13 @@ def server_tables(data_dir: Path) -> list[ServerRow]:
     """One row per server of `e2e_tpot.csv`; servers with an unknown GPU, model or backend are left out.
 
     Args:
-        data_dir: a folder of the form of `data/gpu_timings`.
+        data_dir: a folder of the form of `data/gpu_timings`; without that file there are no rows.
+
+    Raises:
+        CalibrationError: the file is malformed; names columns and rows.
     """
+    if not (data_dir / "e2e_tpot.csv").is_file():
+        return []
     predictions: dict[Server, list[Prediction]] = {}
     skipped: dict[Server, int] = {}
     for server, settings in _read(data_dir / "e2e_tpot.csv").items():
@@ -109,19 +119,19 @@ def server_tables(data_dir: Path) -> list[ServerRow]:
 
 
 def _read(path: Path) -> dict[Server, dict[Setting, list[float]]]:
-    """Measured times per output token by server and setting; settings that are not plain tensor parallel keep tp 0."""
+    """Measured times per output token by server and setting; settings that are not plain tensor parallel get tp 0."""
+    table = read_table(path, _COLUMNS)
+    plain = [all(value in ("", "1", "1.0") for value in key) for key in table.keys(("moe_ep", "attention_dp"))]
+    servers = [Server(m, g.replace("_", "-"), b, p) for m, g, b, p in table.keys(_COLUMNS[:4])]
+    numbers = [table.numbers(name).tolist() for name in _COLUMNS[4:9]]
     found: dict[Server, dict[Setting, list[float]]] = defaultdict(lambda: defaultdict(list))
-    with path.open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            server = Server(row["model"], row["system"].replace("_", "-"), row["backend"], row["precision"])
-            tp = round(float(row["tp"])) if _is_tensor_parallel(row) else 0
-            setting = Setting(int(row["isl"]), int(row["osl"]), int(row["concurrency"]), tp)
-            found[server][setting].append(float(row["tpot_ms"]))
+    lines = zip(servers, plain, *numbers, strict=True)
+    for line, (server, is_plain, isl, osl, concurrency, tp, tpot) in enumerate(lines, start=2):
+        if not (min(isl, osl, concurrency, tp, tpot) > 0 and math.isfinite(isl + osl + concurrency + tp + tpot)):
+            raise CalibrationError(f"{path.name}: row {line}: lengths, concurrency, tp and tpot_ms must be positive")
+        setting = Setting(round(isl), round(osl), round(concurrency), round(tp) if is_plain else 0)
+        found[server][setting].append(tpot)
     return found
-
-
-def _is_tensor_parallel(row: Mapping[str, str]) -> bool:
-    return all(row[key] in ("", "1", "1.0") for key in ("moe_ep", "attention_dp"))
 
 
 def _predict(server: Server, settings: Mapping[Setting, list[float]]) -> list[Prediction]:
@@ -246,6 +256,20 @@ def _left_out(mine: list[Prediction], others: Iterable[list[Prediction]]) -> Err
 
 def _column(predictions: Iterable[Prediction], name: str) -> Floats:
     return np.array([getattr(p, name) for p in predictions], np.float64)
+
+
+def server_gates(rows: Iterable[ServerRow]) -> list[tuple[str, float, ErrorStats]]:
+    """Name, limit in per cent and what was found, for servers that have a target: vLLM, dense FP8 and experts.
+
+    Where another server of the backend is there, the host times are those fitted without the one that is judged.
+    """
+    found = []
+    for row in rows:
+        experts = bool(_model(row.server.model).experts)
+        if row.server.backend == "vllm" and (experts or row.server.precision == "fp8"):
+            name = f"TPOT, {row.server.model.rsplit('/', 1)[-1]} {row.server.precision} on {row.server.gpu}"
+            found.append((name, 12.0 if experts else 9.0, row.left_out or row.errors))
+    return found
 
 
 def server_lines(rows: Iterable[ServerRow]) -> list[str]:

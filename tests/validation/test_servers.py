@@ -5,7 +5,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sim.validation.servers import HostFit, Prediction, Setting, fit_host, server_lines, server_tables
+from sim.errors import CalibrationError
+from sim.validation.servers import (
+    HostFit,
+    Prediction,
+    Setting,
+    fit_host,
+    server_gates,
+    server_lines,
+    server_tables,
+)
 
 HEADER = "id,system,model,backend,backend_version,precision,isl,osl,concurrency,tp,moe_tp,moe_ep,attention_dp,tpot_ms"
 
@@ -49,6 +58,30 @@ def test_a_batch_that_the_kv_pool_cannot_hold_is_priced_at_what_it_holds(tmp_pat
     assert found.capped == 1
 
 
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ([row(), row(tpot="fast")], "row 3: tpot_ms is 'fast', not a number"),
+        ([row(), row(), row(tpot="nan")], "row 4: .* must be positive"),
+        ([row(concurrency=0)], "row 2: .* must be positive"),
+        ([], "no rows"),
+    ],
+)
+def test_malformed_tables_name_the_row(tmp_path, lines, words):
+    with pytest.raises(CalibrationError, match=words):
+        server_tables(dump(tmp_path, *lines))
+
+
+def test_missing_columns_are_named(tmp_path):
+    (tmp_path / "e2e_tpot.csv").write_text("model,system\na,b\n")
+    with pytest.raises(CalibrationError, match="missing columns backend"):
+        server_tables(tmp_path)
+
+
+def test_without_the_table_there_is_nothing(tmp_path):
+    assert server_tables(tmp_path) == []
+
+
 def test_host_times_are_found_again():
     truth = HostFit(0.4, 0.02)
     points = [
@@ -72,4 +105,7 @@ def test_shipped_vllm_servers(shared_data: Path) -> None:
         assert vllm[key].left_out is not None
         assert vllm[key].left_out.mape <= gate, key  # host times fitted without this server
         assert vllm[key].naive.mape > 3 * vllm[key].errors.mape
+    gates = server_gates(rows)
+    assert [limit for _, limit, _ in gates] == [9.0, 9.0, 12.0]
+    assert all(found.mape <= limit for _, limit, found in gates)
     assert np.mean([r.errors.mape for r in rows if r.server.backend == "trtllm"]) < 15
