@@ -19,6 +19,7 @@ class Deployment:
         num_kv_blocks: size of the KV pool in blocks of `block_size` tokens.
         drafter_weight_dtype: resolved format of the drafter; "auto" only when there is no drafter.
         max_model_len: longest prompt + output; what fits where the user gave none.
+        max_cudagraph_capture_size: largest batch in tokens that a CUDA graph exists for; 0 without graphs.
     """
 
     target: Model
@@ -33,6 +34,7 @@ class Deployment:
     memory: MemoryBudget
     drafter_weight_dtype: str = "auto"
     max_model_len: int | None = None
+    max_cudagraph_capture_size: int = 0
 
     @property
     def num_kv_tokens(self) -> int:

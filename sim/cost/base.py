@@ -66,6 +66,7 @@ class PassPrice(NamedTuple):
         collective: all-reduces of tensor parallelism.
         fixed: norms, activations, launch and per-verified-token overheads.
         memory_bound: True when moving bytes takes longer than computing (ties count as memory).
+        extrapolated: True when the pass lies outside of what the model was given or measured on (`table`).
     """
 
     seconds: float
@@ -75,6 +76,7 @@ class PassPrice(NamedTuple):
     collective: float
     fixed: float
     memory_bound: bool
+    extrapolated: bool = False
 
 
 OP_GROUPS = ("linear", "attention", "lm_head", "collective", "fixed")
@@ -190,7 +192,7 @@ class CostModel(Spec):
     kind: str
 
     def located(self, base_dir: Path) -> Self:
-        """The same model with its file names counted from `base_dir`; most name no file."""
+        """This model with relative file names taken from `base_dir`; itself when it names no file."""
         return self
 
     def bind(self, deployment: Deployment) -> BoundCost:

@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field
 
 from sim.cost.base import COST_MODELS, BoundCost, CostModel, EngineError, Host, HostOverhead
 from sim.cost.moe import UNIFORM, Routing
+from sim.cost.padding import captured_graphs
 from sim.cost.stack import EngineCosts, RooflineCost, Stack
 from sim.deployment import Deployment
 from sim.hardware.engine_profile import EngineProfile, find_engine
@@ -36,6 +37,7 @@ class Roofline(CostModel):
         expert_adjacent_correlation: share of a token's experts that repeat those of the tokens before it. 0 is
             independent routing (MoESD, arXiv 2505.19645); no public measurement says more. Both make verification of a
             mixture of experts cheaper at small batch.
+        graphs: `pad` computes batches at the next captured CUDA-graph size; `none` prices them as they are.
     """
 
     model_config = ConfigDict(
@@ -50,6 +52,7 @@ class Roofline(CostModel):
     per_draft_token_us: Microseconds | None = None
     expert_popularity_skew: float = Field(0.0, ge=0, le=4)
     expert_adjacent_correlation: float = Field(0.0, ge=0, le=1)
+    graphs: Literal["none", "pad"] = "none"
 
     def located(self, base_dir: Path) -> Self:
         """The same model with the profile's file name counted from `base_dir`."""
@@ -59,6 +62,8 @@ class Roofline(CostModel):
 
     def bind(self, deployment: Deployment) -> BoundCost:
         """Price passes of this deployment's target and drafter."""
+        if self.graphs == "none":
+            deployment = replace(deployment, max_cudagraph_capture_size=0)
         chosen = choose_profile(deployment.gpu, self.profile)
         routing = Routing(self.expert_popularity_skew, self.expert_adjacent_correlation)
         return bind_roofline(deployment, chosen, self.bound_engine(chosen.profile.steps), routing)
@@ -95,6 +100,7 @@ class Naive(CostModel):
 
     def bind(self, deployment: Deployment) -> BoundCost:
         """Price passes of this deployment's target and drafter."""
+        deployment = replace(deployment, max_cudagraph_capture_size=0)
         engine = replace(bind_engine(find_engine("none")), host=self.host.bind())
         return bind_roofline(deployment, choose_profile(deployment.gpu, "ideal"), engine)
 
@@ -199,6 +205,7 @@ def target_stack(deployment: Deployment, chosen: ChosenProfile) -> Stack:
         tensor_parallel_size=deployment.tensor_parallel_size,
         weight_dtype=deployment.weight_dtype,
         kv_cache_dtype=deployment.kv_cache_dtype,
+        graphs=captured_graphs(deployment.max_cudagraph_capture_size),
     )
 
 
@@ -210,4 +217,5 @@ def drafter_stack(deployment: Deployment, drafter: Model, chosen: ChosenProfile)
         tensor_parallel_size=deployment.drafter_tensor_parallel_size,
         weight_dtype=drafter.resolve_weight_dtype(deployment.drafter_weight_dtype),
         kv_cache_dtype=deployment.kv_cache_dtype,
+        graphs=captured_graphs(deployment.max_cudagraph_capture_size),
     )

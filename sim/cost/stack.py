@@ -9,6 +9,7 @@ from sim.cost.collectives import AllReduce, bind_all_reduce
 from sim.cost.formats import Format, resolve_format
 from sim.cost.gemm import GemmRate, bind_gemm, sum_terms
 from sim.cost.moe import UNIFORM, Experts, Routing
+from sim.cost.padding import NO_GRAPHS, CapturedGraphs
 from sim.cost.smooth import Terms, smooth_max
 from sim.hardware.gpu import Gpu
 from sim.hardware.profile import UNCERTAIN, ChosenProfile, ElementwiseFit, SamplerFit
@@ -64,6 +65,7 @@ class ModelParts:
     attention: list[Attention]
     all_reduce: AllReduce
     elementwise: Elementwise
+    graphs: CapturedGraphs = NO_GRAPHS
 
 
 class Head(NamedTuple):
@@ -140,11 +142,12 @@ class RooflineCost:
 
     def _body(self, tokens: int) -> Body:
         parts, scale = self.parts, self.engine.time_scale
-        linear, experts = sum_terms(parts.gemms, tokens), parts.experts.terms(tokens)
+        rows = parts.graphs.padded(tokens)
+        linear, experts = sum_terms(parts.gemms, rows), parts.experts.terms(rows)
         self._bodies[tokens] = body = Body(
             linear=scale * (linear.seconds + experts.seconds),
-            collective=scale * parts.all_reduce.seconds(tokens),
-            elementwise=scale * parts.elementwise.seconds(tokens) + self.engine.step_s,
+            collective=scale * parts.all_reduce.seconds(rows),
+            elementwise=scale * parts.elementwise.seconds(rows) + self.engine.step_s,
             memory_s=linear.memory_s + experts.memory_s,
             compute_s=linear.compute_s + experts.compute_s,
         )
@@ -177,6 +180,7 @@ class Stack:
     weight_dtype: str
     kv_cache_dtype: str
     routing: Routing = UNIFORM
+    graphs: CapturedGraphs = NO_GRAPHS
 
     def bind(self, model: Model) -> ModelParts:
         """All op groups of `model`."""
@@ -192,6 +196,7 @@ class Stack:
             attention=bind_attention(model, tp, self.kv_cache_dtype, gpu, fits),
             all_reduce=bind_all_reduce(model.layers, model.hidden, tp, gpu, chosen),
             elementwise=Elementwise(sections.elementwise, model.layers, self._traffic(model) / gpu.memory_bandwidth),
+            graphs=self.graphs,
         )
 
     def relative_error(self, model: Model) -> float:

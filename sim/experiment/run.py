@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +15,7 @@ from sim.experiment.files import StorageError, csv_bytes, json_bytes, parquet_ro
 from sim.experiment.inputs import copy_inputs
 from sim.experiment.manifest import manifest_document
 from sim.experiment.store import RunFolder, check_slug
-from sim.experiment.task import Outcome, Task, run_cell_arm
+from sim.experiment.task import OUTSIDE, Outcome, Task, run_cell_arm
 from sim.metrics.summary import Row
 from sim.rng import Streams
 from sim.scenario.cells import Cell, cell_scenarios
@@ -198,7 +198,7 @@ def _write_results(folder: RunFolder, plan: Plan, outcomes: Mapping[int, Outcome
     resolved = dump_scenario(scenario)
     folder.write("scenario.yaml", (loaded.source_text or resolved).encode())
     folder.write("scenario.resolved.yaml", resolved.encode())
-    notes = [_without_folder(note) for note in loaded.notes]
+    notes = [*(_without_folder(note) for note in loaded.notes), *_extrapolated(plan.tasks, outcomes)]
     notes += cost_caveats(scenario, plan.base_dir, plan.cells, _context(outcomes))
     profile = cost_profile(scenario, plan.base_dir, plan.cells)
     document = manifest_document(scenario, plan.cells, plan.tasks, outcomes, notes, profile)
@@ -216,6 +216,15 @@ def _write_tables(folder: RunFolder, plan: Plan, rows: Sequence[Row], runs: Runs
     folder.write("summary.json", json_bytes({"schema_version": 1, "rows": list(rows)}))
     vary = [f"vary.{key}" for key in scenario.sweep.vary]
     folder.write("compare.csv", csv_bytes(compared, ["cell_id", *vary, *COMPARE_COLUMNS]))
+
+
+def _extrapolated(tasks: Sequence[Task], outcomes: Mapping[int, Outcome]) -> Iterator[str]:
+    """One remark per arm with steps that the cost model had not been given."""
+    for arm in dict.fromkeys(task.arm for task in tasks):
+        finished = [outcomes[i] for i, task in enumerate(tasks) if task.arm == arm and _row(outcomes, i) is not None]
+        shares = [outcome.extrapolated for outcome in finished]
+        if any(shares):
+            yield f"{arm}: {min(shares):.1%} to {max(shares):.1%} of the steps of a run {OUTSIDE}"
 
 
 def _row(outcomes: Mapping[int, Outcome], index: int) -> Row | None:

@@ -14,6 +14,7 @@ from sim.metrics.details import acceptance_details, itl_histogram, mean_decode_c
 from sim.metrics.series import request_columns, timeline_columns
 from sim.metrics.slo import Slo
 from sim.metrics.summary import Measure, Measured, Row, measure_run, null_reason, summary_row
+from sim.metrics.usage import extrapolated_shares
 from sim.metrics.window import Loop
 from sim.scenario.build import set_up, simulate
 from sim.scenario.schema import Scenario
@@ -50,6 +51,7 @@ class Outcome:
         error: why it failed, "" when it did not.
         exit_code: what the error would end a process with; 0 without one.
         context_tokens: mean context of a decoding request.
+        extrapolated: share of its steps outside of what the cost model was given.
         wall_s: how long it took.
     """
 
@@ -57,6 +59,7 @@ class Outcome:
     error: str = ""
     exit_code: int = 0
     context_tokens: float = 0.0
+    extrapolated: float = 0.0
     wall_s: float = 0.0
 
 
@@ -99,7 +102,8 @@ def _run(task: Task) -> Outcome:
     write_bytes(folder / "requests.parquet", parquet_bytes(request_columns(run, names)))
     write_bytes(folder / "timeline.parquet", parquet_bytes(timeline_columns(record)))
     write_bytes(folder / "result.json", json_bytes(_result(task, scenario, run, row), indent=None))
-    return Outcome(row, context_tokens=mean_decode_context(run))
+    outside, _ = extrapolated_shares(record.steps, run.steps)
+    return Outcome(row, context_tokens=mean_decode_context(run), extrapolated=outside)
 
 
 def _make_folder(folder: Path) -> None:
@@ -144,6 +148,7 @@ def _result(task: Task, scenario: Scenario, run: Measured, row: Row) -> dict[str
     memory = asdict(deployment.memory)
     memory |= {"num_kv_blocks": run.record.num_kv_blocks, "block_size": run.record.block_size}
     empty = [key for key, value in row.items() if value is None]
+    outside, of_time = extrapolated_shares(run.record.steps, run.steps)
     inapplicable = ("max_concurrency", "request_rate", "burstiness")
     return {
         "schema_version": 1,
@@ -153,6 +158,7 @@ def _result(task: Task, scenario: Scenario, run: Measured, row: Row) -> dict[str
         "step_time_s": step_time_s(run),
         "itl_histogram": itl_histogram(run),
         "mean_decode_context_tokens": mean_decode_context(run),
+        "extrapolated": {"steps": outside, "target_time": of_time},
         "memory": memory,
         "notes": run_notes(run, row),
     }
@@ -160,6 +166,8 @@ def _result(task: Task, scenario: Scenario, run: Measured, row: Row) -> dict[str
 
 #: Below this many measured requests a 99th percentile rests on fewer than ten of them.
 MIN_REQUESTS_FOR_P99 = 1000
+#: What happened to steps that the cost model had not been given.
+OUTSIDE = "lay outside of the measured step times and were priced by the fallback model"
 
 
 def run_notes(run: Measured, row: Row) -> list[str]:
@@ -173,6 +181,9 @@ def run_notes(run: Measured, row: Row) -> list[str]:
         notes.append(f"{row['failed']} requests were rejected or never finished")
     if row["preemptions"]:
         notes.append(f"{row['preemptions']} preemptions: the KV pool was exhausted")
+    outside, of_time = extrapolated_shares(run.record.steps, run.steps)
+    if outside:
+        notes.append(f"{outside:.1%} of the steps ({of_time:.1%} of the target's time) {OUTSIDE}")
     measured = int(run.window.measured.sum())
     if measured < MIN_REQUESTS_FOR_P99:
         notes.append(f"p99 of {measured} requests: fewer than {MIN_REQUESTS_FOR_P99}")

@@ -76,6 +76,7 @@ class StepRecord:
         preemptions: requests preempted while scheduling it.
         op_seconds: (steps, 5) target pass by op group, columns in the order of `sim.cost.base.OP_GROUPS`.
         memory_bound: whether memory bounded the target pass.
+        extrapolated: whether the target pass lay outside of what the cost model was given; None when no step did.
     """
 
     start_ns: Ints
@@ -97,6 +98,7 @@ class StepRecord:
     preemptions: Ints
     op_seconds: Floats
     memory_bound: Bools
+    extrapolated: Bools | None = None
 
 
 @dataclass(frozen=True, eq=False)

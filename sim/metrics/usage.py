@@ -80,6 +80,15 @@ def memory_bound_share(steps: StepRecord, chosen: Bools) -> float | None:
     return int(target[steps.memory_bound[chosen]].sum()) / total if total else None
 
 
+def extrapolated_shares(steps: StepRecord, chosen: Bools) -> tuple[float, float]:
+    """Shares of the steps, and of the target's time, outside of what the cost model was given."""
+    count, total = int(chosen.sum()), int(steps.target_ns[chosen].sum())
+    if steps.extrapolated is None or not total:
+        return 0.0, 0.0
+    outside = chosen & steps.extrapolated
+    return int(outside.sum()) / count, int(steps.target_ns[outside].sum()) / total
+
+
 def in_system(record: RunRecord, times_ns: Ints) -> Ints:
     """Requests that had arrived and not left at each time."""
     arrived = np.sort(record.requests.arrival_ns[record.requests.arrival_ns >= 0])

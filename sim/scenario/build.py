@@ -1,6 +1,6 @@
 """Specs -> live objects -> one simulated run. Used by `experiment`, `report`-free tests and the linter."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +8,7 @@ import simpy
 
 from sim.acceptance.base import AcceptanceModel, Tape
 from sim.cost.base import BoundCost
+from sim.cost.padding import largest_captured
 from sim.deployment import Deployment, plan_deployment
 from sim.errors import InvariantError, ScenarioError
 from sim.metrics.record import RunRecord
@@ -99,6 +100,8 @@ def set_up(scenario: Scenario, arm: str, base_dir: Path) -> ArmSetup:
     if scenario.engine.max_model_len is None:  # not stated: the model's own length, or what fits
         fits = min(resolved(engine.max_model_len), deployment.num_kv_tokens)
         engine = engine.model_copy(update={"max_model_len": fits})
+    limits = (resolved(engine.max_num_seqs), method.max_draft_tokens, resolved(engine.max_num_batched_tokens))
+    deployment = replace(deployment, max_cudagraph_capture_size=largest_captured(*limits, gpu))
     cost = scenario.cost_model.located(base_dir).bind(deployment)
     return ArmSetup(engine, deployment, cost, method.bind(deployment, cost), spec)
 

@@ -160,6 +160,7 @@ class Recorder:
             preemptions=fact["preemptions"],
             op_seconds=prices[1:6].T,
             memory_bound=prices[6] > 0,
+            extrapolated=prices[7] > 0 if prices[7].any() else None,
         )
 
 

@@ -1,26 +1,20 @@
 """Columns of a trace: strict conversion, row by row only where something is wrong. Used by `trace_formats`."""
 
 import re
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from sim.errors import Problem, ScenarioError
+from sim.csv_table import Cells, Problems, convert, numbers
 from sim.rng import Floats
 from sim.workload.lengths.base import MAX_TOKENS
 from sim.workload.requests import Ints
 
-#: Problems reported in full; the rest is counted.
-MAX_PROBLEMS = 20
 #: Latest arrival, in seconds from the start of the trace (over 3 years).
 MAX_SECONDS = 1e8
 
-T = TypeVar("T")
-
 _WHOLE = re.compile(r"\s*[+-]?[0-9]{1,12}\s*")
-_NUMBER = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*")
 _DATE = re.compile(
     r"\s*((?:19|20)[0-9]{2}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?)(?:Z|\+00:00)?\s*"
 )
@@ -35,44 +29,6 @@ class Columns(NamedTuple):
     output_tokens: Ints
 
 
-class Problems:
-    """Collects what is wrong with a file, by line."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._found: list[tuple[int, str, str]] = []
-
-    def add(self, line: int, column: str, message: str) -> None:
-        """Something wrong in this line; `column` may be empty."""
-        self._found.append((line, column, message))
-
-    def raise_if_any(self) -> None:
-        """Raise ScenarioError with the first MAX_PROBLEMS in order of lines, and how many more there are."""
-        if not self._found:
-            return
-        found = sorted(self._found, key=lambda entry: entry[0])
-        shown = [Problem(f"{self._path}:{line}", column, message) for line, column, message in found[:MAX_PROBLEMS]]
-        if len(found) > MAX_PROBLEMS:
-            shown.append(Problem(str(self._path), "", f"and {len(found) - MAX_PROBLEMS} more problems"))
-        raise ScenarioError(shown)
-
-
-class Cells(NamedTuple):
-    """One column as text.
-
-    Attributes:
-        name: its header.
-        text: the cells.
-        lines: line of each cell in the file.
-        plain: no cell can hold anything that Python's own number parsers take and we do not.
-    """
-
-    name: str
-    text: Sequence[str]
-    lines: Sequence[int]
-    plain: bool
-
-
 def whole_numbers(cells: Cells, problems: Problems) -> Ints:
     """A column of token counts, 1..MAX_TOKENS; 1 stands where a problem was reported."""
     try:
@@ -80,7 +36,7 @@ def whole_numbers(cells: Cells, problems: Problems) -> Ints:
             raise ValueError
         values = np.array(list(map(int, cells.text)), np.int64)
     except (ValueError, OverflowError):
-        values = np.array(_convert(cells, problems, _whole, 1), np.int64)
+        values = np.array(convert(cells, problems, _whole, 1), np.int64)
     return check_lengths(values, cells.name, cells.lines, problems)
 
 
@@ -94,15 +50,7 @@ def check_lengths(values: Ints, name: str, lines: Sequence[int], problems: Probl
 
 def seconds(cells: Cells, problems: Problems) -> Floats:
     """A column of times in seconds; NaN stands where a problem was reported."""
-    try:
-        if not cells.plain:
-            raise ValueError
-        values = np.array(list(map(float, cells.text)))
-        if not np.isfinite(values).all():
-            raise ValueError
-    except ValueError:
-        values = np.array(_convert(cells, problems, _number, np.nan))
-    return values
+    return numbers(cells, problems, "a finite number of seconds")
 
 
 def is_date(cell: str) -> bool:
@@ -112,7 +60,7 @@ def is_date(cell: str) -> bool:
 
 def dates(cells: Cells, problems: Problems) -> Floats:
     """A column of UTC timestamps as seconds from the first one; NaN stands where a problem was reported."""
-    stamps = np.array(_convert(cells, problems, _date, _NO_DATE), np.int64)
+    stamps = np.array(convert(cells, problems, _date, _NO_DATE), np.int64)
     known = stamps != _NO_DATE
     first = stamps[np.argmax(known)]
     return np.where(known, (stamps - first) / 1e9, np.nan)
@@ -133,33 +81,10 @@ def nanoseconds(times_s: Floats, name: str, lines: Sequence[int], problems: Prob
     return np.rint(usable * 1e9).astype(np.int64)
 
 
-def _convert(cells: Cells, problems: Problems, parse: Callable[[str], T], instead: T) -> list[T]:
-    values: list[T] = []
-    for line, cell in zip(cells.lines, cells.text, strict=True):
-        try:
-            values.append(parse(cell))
-        except ValueError as error:
-            problems.add(line, cells.name, f"expected {error}, found {found(cell)}")
-            values.append(instead)
-    return values
-
-
-def found(cell: str) -> str:
-    """A cell as quoted in messages."""
-    return "nothing" if not cell.strip() else repr(cell) if len(cell) <= 40 else f"{cell[:40]!r}..."
-
-
 def _whole(cell: str) -> int:
     if _WHOLE.fullmatch(cell) is None:
         raise ValueError("a whole number of tokens")
     return int(cell)
-
-
-def _number(cell: str) -> float:
-    value = float(cell) if _NUMBER.fullmatch(cell) else np.inf
-    if not np.isfinite(value):
-        raise ValueError("a finite number of seconds")
-    return value
 
 
 def _date(cell: str) -> int:

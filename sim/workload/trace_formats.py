@@ -1,29 +1,24 @@
 """Formats of request traces: Azure CSV, Mooncake JSONL and our own CSV; told apart by header. Used by `traces`."""
 
-import csv
-import io
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+from sim.csv_table import Problems, csv_columns, csv_rows, found
 from sim.rng import Floats, Streams
+from sim.text_file import refuse
 from sim.workload.requests import Ints
 from sim.workload.trace_columns import (
-    Cells,
     Columns,
-    Problems,
     check_lengths,
     dates,
-    found,
     is_date,
     nanoseconds,
     seconds,
     whole_numbers,
 )
-from sim.workload.trace_file import refuse
 
 TraceFormat = Literal["auto", "azure", "mooncake", "csv"]
 
@@ -84,38 +79,20 @@ def spread_ticks(arrival_ns: Ints, tick_ns: int) -> Ints:
 
 
 def _csv(body: str, path: Path, trace_format: TraceFormat) -> Columns:
-    header, rows = _csv_rows(body, path)
+    header, rows = csv_rows(body, path)
     places = _places(header, path, trace_format)
     if not rows:
         raise refuse(path, "has a header but no requests", 1)
     problems = Problems(path)
-    lines: Sequence[int] = range(2, len(rows) + 2)
-    wrong = [index for index, row in enumerate(rows) if len(row) != len(header)]
-    for index in wrong:
-        message = f"expected {len(header)} fields, found {len(rows[index])} (an empty or cut line, or decimal commas?)"
-        problems.add(lines[index], "", message)
-    if wrong:
-        dropped = set(wrong)
-        lines = [line for index, line in enumerate(lines) if index not in dropped]
-        rows = [row for index, row in enumerate(rows) if index not in dropped]
-    plain = body.isascii() and body.count("_") == sum(name.count("_") for name in header)
-    table = list(zip(*rows, strict=True)) or [()] * len(header)
-    time, prompt, output = (Cells(header[place], table[place], lines, plain) for place in places)
+    cells = csv_columns(body, header, rows, problems)
+    time, prompt, output = (cells[place] for place in places)
+    lines = time.lines
     times = dates(time, problems) if any(map(is_date, time.text[:10])) else seconds(time, problems)
     columns = Columns(
         nanoseconds(times, time.name, lines, problems), whole_numbers(prompt, problems), whole_numbers(output, problems)
     )
     problems.raise_if_any()
     return columns
-
-
-def _csv_rows(body: str, path: Path) -> tuple[list[str], list[list[str]]]:
-    reader = csv.reader(io.StringIO(body, newline=""), strict=True)
-    try:
-        header, *rows = list(reader)
-    except csv.Error as error:
-        raise refuse(path, f"not a CSV line: {error}", reader.line_num) from None
-    return [name.strip() for name in header], rows
 
 
 def _places(header: list[str], path: Path, trace_format: TraceFormat) -> list[int]:

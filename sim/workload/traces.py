@@ -11,9 +11,9 @@ from pydantic import BeforeValidator, Field
 
 from sim.errors import Problem, ScenarioError
 from sim.spec import Spec
+from sim.text_file import read_text
 from sim.units import PositiveCount, Seconds
 from sim.workload.requests import Ints
-from sim.workload.trace_file import read_text
 from sim.workload.trace_formats import TraceFormat, parse
 
 _KEY = "workload.trace"

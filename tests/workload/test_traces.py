@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sim.csv_table import MAX_PROBLEMS
 from sim.errors import ScenarioError
-from sim.workload.trace_columns import MAX_PROBLEMS
 from sim.workload.traces import Trace, TraceSource, find_trace, load_file, shipped_traces
 
 OWN = "arrival_s,input_tokens,output_tokens\n0.5,374,44\n1.25,396,109\n4.542,879,55\n"
@@ -204,7 +204,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_size_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sim.workload.trace_file.MAX_BYTES", 50)
+    monkeypatch.setattr("sim.text_file.MAX_BYTES", 50)
     assert "larger than" in problems(tmp_path, OWN)[0]
     assert "unpacks to more" in problems(tmp_path, gzip.compress(b"0" * 60))[0]
 

@@ -1,4 +1,4 @@
-"""A trace file's bytes as text, with limits on size and decompression. Used by `traces`."""
+"""A data file's bytes as text, with limits on size and decompression. Used for traces and measured tables."""
 
 import gzip
 import hashlib
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sim.errors import Problem, ScenarioError
 
-#: Largest trace, after decompression.
+#: Largest file, after decompression.
 MAX_BYTES = 128 * 2**20
 #: A gzip file may not grow by more than this.
 MAX_GZIP_RATIO = 100
@@ -36,7 +36,7 @@ def read_text(path: Path) -> tuple[str, str]:
 
 
 def refuse(path: Path, message: str, line: int | None = None) -> ScenarioError:
-    """The error for one thing wrong with a trace file."""
+    """The error for one thing wrong with a data file."""
     where = str(path) if line is None else f"{path}:{line}"
     return ScenarioError([Problem(where, "", message)])
 
