@@ -30,7 +30,7 @@ PASSES = (plain_pass(1, 0), plain_pass(64, 2000), verify_pass(32, 500, 7), prefi
 
 def read(written: object) -> CostModel:
     assert written is not None, "every kind declares examples in model_config['json_schema_extra']"
-    return ADAPTER.validate_python(written)
+    return ADAPTER.validate_python(written).located(Path(__file__).parent / "data")
 
 
 def deployment(drafter: Model | None = None, gpu: str = "h100-sxm", tp: int = 1) -> Deployment:
@@ -103,5 +103,5 @@ def test_says_what_it_rests_on(written) -> None:
 
 def test_op_groups_are_named_alike_on_every_floor() -> None:
     """`RunRecord.steps.op_seconds` is cut out of the prices by position."""
-    assert PassPrice._fields == ("seconds", *OP_GROUPS, "memory_bound")
+    assert PassPrice._fields == ("seconds", *OP_GROUPS, "memory_bound", "extrapolated")
     assert OP_COLUMNS == OP_GROUPS

@@ -25,7 +25,7 @@ CONTEXT = 300
 
 def kernels(gpu: str, model: str = "llama-3.1-8b", largest: int = 512) -> RooflineCost:
     card = find_gpu(gpu)
-    stack = Stack(card, choose_profile(card), 1, "bf16", "bf16", captured_graphs(largest))
+    stack = Stack(card, choose_profile(card), 1, "bf16", "bf16", graphs=captured_graphs(largest))
     return RooflineCost(stack.bind(find_model(model, Path())))
 
 
