@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sim.acceptance.base import AcceptanceModel
 from sim.cost.base import BoundCost, ForwardPass
 from sim.cost.passes import verify_pass
+from sim.cost.roofline import Roofline
 from sim.errors import CapacityError, ScenarioError
 from sim.experiment.analytic import AnalyticCurve, analytic_curve, analytic_document, why_not
 from sim.experiment.capacity import memory_of
@@ -131,6 +132,7 @@ def _cost(scenario: Scenario, setup: ArmSetup) -> Cost:
         host_base_ms=cost.host.base_s * 1e3,
         host_per_request_ms=cost.host.per_request_s * 1e3,
         host_overlapped=setup.engine.async_scheduling,
+        engine=scenario.cost_model.engine if isinstance(scenario.cost_model, Roofline) else "",
         draft_launch_ms=cost.draft_launch_s * 1e3,
         draft_token_us=_draft_token_s(cost) * 1e6,
     )

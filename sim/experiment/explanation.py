@@ -43,7 +43,8 @@ class Cost:
         trust: `exact`, `calibrated`, `same generation` or `uncertain`.
         covers: what the profile was fitted on; "" for other kinds.
         host_overlapped: asynchronous scheduling hides the host behind the GPU.
-        draft_launch_ms: of one drafter pass, on top of its kernels.
+        engine: whose fixed costs are charged; "" for cost models without an engine profile.
+        draft_launch_ms: a drafter pass takes at least this.
         draft_token_us: of verifying one draft token, on top of the kernels.
     """
 
@@ -55,6 +56,7 @@ class Cost:
     host_base_ms: float
     host_per_request_ms: float
     host_overlapped: bool
+    engine: str
     draft_launch_ms: float
     draft_token_us: float
 

@@ -115,8 +115,11 @@ def _cost(explanation: Explanation) -> Iterator[str]:
     how = "beside the GPU (asynchronous)" if cost.host_overlapped else "after the GPU"
     host = f"{number(cost.host_base_ms)} ms a step + {number(1e3 * cost.host_per_request_ms)} us per request, {how}"
     yield from labelled("  host", host, 12)
-    launch = f"{number(cost.draft_launch_ms)} ms per drafter pass, {number(cost.draft_token_us)} us per draft token"
-    yield from labelled("  overheads", f"{launch} verified, on top of the kernels", 12)
+    costs = [f"a drafter pass takes at least {number(cost.draft_launch_ms)} ms"] if cost.draft_launch_ms else []
+    if cost.draft_token_us:
+        costs.append(f"{number(cost.draft_token_us)} us per draft token verified, on top of the kernels")
+    if costs or cost.engine:
+        yield from labelled("  engine", "; ".join([cost.engine] * bool(cost.engine) + costs), 12)
 
 
 def _trusted(cost: Cost) -> str:

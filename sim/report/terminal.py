@@ -1,5 +1,6 @@
 """The one-screen summary that ends a run: plain aligned text, at most 100 columns, ASCII but for names."""
 
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -77,7 +78,7 @@ def _groups(results: Results) -> list[Sequence[str]]:
 
 def _sweep(results: Results, axis: Axis, part: Slice, paint: _Paint) -> Iterator[str]:
     """A row per load: throughput of the baseline, speed-up of each arm, TPOT of all."""
-    title = f"speed-up of {metric_name(be.main_objective(results))} ({results.ci})"
+    title = f"speed-up of {metric_name(be.main_objective(results)).removeprefix('output ')} ({results.ci})"
     for group in _groups(results):
         names = [_fit(arm, 18).rjust(18) for arm in group]
         times = [_fit(arm, 9).rjust(10) for arm in (results.baseline, *group)]
@@ -90,7 +91,9 @@ def _sweep(results: Results, axis: Axis, part: Slice, paint: _Paint) -> Iterator
 
 
 def _ruled(width: int, title: str) -> str:
-    shown = title if len(title) < width else title.split(" of ")[0]
+    """The title above columns of this width, as much of it as fits."""
+    shorter = (title, re.sub(r" of .* \(", " (", title), title.split(" of ")[0])
+    shown = next((words for words in shorter if len(words) < width), "")
     return f" {shown:>{width - 1}}" if width else ""
 
 
