@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from sim.experiment.files import StorageError
 from sim.experiment.quick import quick_overrides
 from sim.experiment.results import load
 from sim.experiment.run import Interrupted, Progress, narrowed
@@ -71,7 +72,10 @@ def run(
         if interrupt.run_dir is None:
             raise
         run_dir, code = interrupt.run_dir, INTERRUPTED
-    dashboard = write_dashboard(run_dir)
+    try:
+        dashboard = write_dashboard(run_dir)
+    except StorageError as error:
+        raise StorageError(f"{error}; the results are complete: `specsim report {run_dir}` builds the page") from error
     status = load(run_dir).manifest["status"]
     _print(run_dir, dashboard, as_json, quiet, loaded)
     ctx.exit(code or (PARTIAL if status == "partial" else 0))

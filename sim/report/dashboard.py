@@ -3,8 +3,6 @@
 import base64
 import gzip
 import hashlib
-import os
-import tempfile
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from importlib.resources import files
@@ -14,7 +12,7 @@ from typing import Any, Literal
 from plotly.io.json import to_json_plotly
 from plotly.offline import get_plotlyjs
 
-from sim.errors import ResultsError
+from sim.experiment.files import write_bytes
 from sim.report.figures import acceptance, latency_cdf, loads, memory, pareto, speedup, step_time, timeline
 from sim.report.figures.provenance import provenance_html, subtitle
 from sim.report.figures.verdict import headline, verdict_html
@@ -48,7 +46,7 @@ def write_dashboard(run_dir: Path, out: Path | None = None, plotlyjs: Plotlyjs =
     """
     page = page_html(load_results(Path(run_dir)), plotlyjs)
     target = Path(out) if out is not None else Path(run_dir) / "dashboard.html"
-    _write(target, page)
+    write_bytes(target, page.encode())
     return target
 
 
@@ -126,15 +124,3 @@ def _fill(template: str, parts: Mapping[str, str]) -> str:
         name, rest = piece.split("}}", 1)
         filled += (parts[name], rest)
     return "".join(filled)
-
-
-def _write(target: Path, page: str) -> None:
-    """Atomically: a reader sees the old page or the new one."""
-    try:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(page)
-        Path(name).chmod(0o644)
-        Path(name).replace(target)
-    except OSError as error:
-        raise ResultsError(f"{target}: cannot be written ({error.strerror})") from error
