@@ -75,11 +75,11 @@ def _badge(results: Results) -> str:
     for profile in cost_profiles(results):
         error = float(str(profile.get("relative_error") or 0))
         kind = "exact" if error == 0 else "good" if error <= 0.08 else "fair" if error <= 0.15 else "poor"
-        words = "exact by definition" if error == 0 else f"step times ± {100 * error:.0f} %"
+        words = "exact by definition" if error == 0 else f"step times ± {100 * error:.0f} % (one sigma)"
         hint = "calibrated on this GPU and format" if kind == "good" else "not calibrated on this GPU and format"
         hint = "a model with given times" if kind == "exact" else hint
         name = escape(profile.get("profile"))
-        badges.append(f'<li class="badge {kind}"><b>{name}</b> cost profile: {words} (one sigma), {hint}</li>')
+        badges.append(f'<li class="badge {kind}"><b>{name}</b> cost profile: {words}, {hint}</li>')
     return f'<ul class="badges">{"".join(badges)}</ul>' if badges else ""
 
 
