@@ -55,7 +55,9 @@ class Scheduler:
     def track(self) -> Track:
         """What it takes to foresee a request's steps."""
         config = self.config
-        return Track(self.tape, config.lookahead_tokens, config.block_size)
+        first = self.table.output_offset
+        end = first + np.minimum(self.table.output_tokens, config.max_model_len - self.table.prompt_tokens)
+        return Track(self.tape, first, end, config.lookahead_tokens, config.block_size)
 
     @property
     def idle(self) -> bool:

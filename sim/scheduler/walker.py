@@ -106,12 +106,15 @@ class Track:
 
     Args:
         tape: acceptance by flat position.
+        first, end: (N,) flat positions of every request's first output token, and after its last one.
         lookahead_tokens, block_size: of the engine.
     """
 
-    def __init__(self, tape: Tape, lookahead_tokens: int, block_size: int) -> None:
-        self._tape, self.lookahead_tokens, self.block_size = tape, lookahead_tokens, block_size
+    def __init__(self, tape: Tape, first: Ints, end: Ints, lookahead_tokens: int, block_size: int) -> None:
+        self._tape, self._first, self._end = tape, first, end
+        self.lookahead_tokens, self.block_size = lookahead_tokens, block_size
         self._strides: dict[int, bytes] = {}
+        self._whole: dict[int, tuple[Ints, list[int]]] = {}
 
     def walk(self, entry: Entry, first_step: int, k: int, fresh: int) -> Walker:
         """Lay out the steps of a request.
@@ -123,7 +126,7 @@ class Track:
             fresh: 1 when that token comes from prefill, with blocks already held, else 0.
         """
         k *= entry.speculates
-        starts = self._chunk_starts(entry.cursor, entry.end, k, fresh)
+        starts = self._chunk_starts(entry, k, fresh)
         drafts = self._drafts(starts, k)
         if fresh:
             drafts[0] = 0
@@ -141,15 +144,35 @@ class Track:
             return np.full(len(starts), k)
         return np.minimum(proposed.take(starts), k).astype(np.int64)
 
-    def _chunk_starts(self, start: int, end: int, k: int, fresh: int) -> Ints:
+    def _chunk_starts(self, entry: Entry, k: int, fresh: int) -> Ints:
+        row, start, end = entry.row, entry.cursor, entry.end
         if not k:
             return np.arange(start, end)
-        starts = [start] if fresh else []
+        if fresh and start == self._first[row]:
+            starts, bounds = self._whole.get(k) or self._walk_whole(k)
+            return starts[bounds[row] : bounds[row + 1]]
+        rest = [start] if fresh else []
         position, stride = start + fresh, self._strides.get(k) or self._stride(k)
         while position < end:
-            starts.append(position)
+            rest.append(position)
             position += stride[position]
-        return np.array(starts, np.int64)
+        return np.array(rest, np.int64)
+
+    def _walk_whole(self, k: int) -> tuple[Ints, list[int]]:
+        """Chunk starts of all requests from their first token on, one after another, and where each request's begin."""
+        starts_here = np.zeros(len(self._tape.accepted) + 1, np.bool_)
+        starts_here[self._first] = True
+        position, end = self._first + 1, self._end
+        while len(position):
+            going_on = position < end
+            position, end = position[going_on], end[going_on]
+            starts_here[position] = True
+            position += np.minimum(self._tape.accepted.take(position), k)
+            position += 1
+        starts = np.flatnonzero(starts_here)
+        bounds = [*np.searchsorted(starts, self._first).tolist(), len(starts)]
+        self._whole[k] = starts, bounds
+        return starts, bounds
 
     def _stride(self, k: int) -> bytes:
         """Tokens emitted by flat position; bytes are quicker to read one by one than an array."""
