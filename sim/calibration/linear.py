@@ -21,7 +21,7 @@ DTYPES = {
 }  # fmt: skip
 
 #: `power_law_1.2` of the public collector: fits of all kernels put the shares of its experts near r^-0.85.
-_ROUTING_SKEW = 0.85
+ROUTING_SKEW = 0.85
 
 #: Measured times scatter: a row must beat the datasheet bandwidth by more than this to count as impossible.
 _SCATTER = 0.95
@@ -103,7 +103,7 @@ def _distinct(rows: Rows) -> Floats:
     if "distinct_experts" in table.columns:
         return table.numbers("distinct_experts")
     experts, top_k, tokens = (table.numbers(c) for c in ("experts", "topk", "tokens"))
-    routing = Routing(popularity_skew=_ROUTING_SKEW)
+    routing = Routing(popularity_skew=ROUTING_SKEW)
     cases = zip(table.text("routing"), experts, top_k, tokens, strict=True)
     return np.array(
         [min(e, m * k) if kind == "balanced" else routing.distinct(int(e), int(k), int(m)) for kind, e, k, m in cases]

@@ -7,6 +7,7 @@ import numpy as np
 
 from sim.calibration.groups import Group, Parameter, read_from_cache
 from sim.calibration.kernels import CACHED, Rows, Setting
+from sim.calibration.linear import ROUTING_SKEW
 from sim.calibration.plausible import DTYPES
 from sim.calibration.read import Floats, Table
 from sim.cost.formats import Format, resolve_format
@@ -22,8 +23,7 @@ _PARAMETERS = (
     Parameter("routing_passes", 0.0, 10.0, 2.0),
 )
 
-#: Routings of the public collector: expert shares that fall like r^-0.85 reproduce its counts of distinct experts.
-_SKEWED = {"power_law_1.2": Routing(popularity_skew=0.85)}
+_SKEWED = {"power_law_1.2": Routing(popularity_skew=ROUTING_SKEW)}
 
 
 class ExpertPoint(NamedTuple):

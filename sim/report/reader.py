@@ -3,7 +3,6 @@
 `load_results` reads the small files at once; per-run files (requests, timeline, result.json) are read when asked for.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +13,7 @@ import pandas as pd
 import yaml
 
 from sim.errors import ResultsError
+from sim.experiment.results import read_document
 from sim.metrics.statistics import mean_interval
 from sim.report.axis import Axis, Cell, Slice, order_cells, sweep_axis
 
@@ -146,23 +146,8 @@ class Results:
 
     def _detail(self, folder: Path) -> dict[str, Any]:
         if folder not in self._parsed:
-            self._parsed[folder] = read_json(folder / "result.json")
+            self._parsed[folder] = read_document(folder / "result.json")
         return self._parsed[folder]
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object.
-
-    Raises:
-        ResultsError: missing, unreadable, or not an object.
-    """
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ResultsError(f"{path}: cannot be read ({_reason(error)})") from error
-    if not isinstance(value, dict):
-        raise ResultsError(f"{path}: expected a JSON object, found {type(value).__name__}")
-    return value
 
 
 def load_results(run_dir: Path) -> Results:
@@ -179,7 +164,7 @@ def load_results(run_dir: Path) -> Results:
         if column not in summary:
             raise ResultsError(f"{run_dir / 'summary.csv'}: the column {column} is missing")
     compare = _table(run_dir / "compare.csv", optional=True)
-    break_even = read_json(run_dir / "breakeven.json") if (run_dir / "breakeven.json").is_file() else {}
+    break_even = read_document(run_dir / "breakeven.json") if (run_dir / "breakeven.json").is_file() else {}
     scenario, text = _scenario(run_dir / "scenario.resolved.yaml")
     axis = sweep_axis(summary, break_even)
     cells = order_cells(summary, manifest.get("cells", ()), axis)
@@ -195,7 +180,7 @@ def _manifest(run_dir: Path) -> dict[str, Any]:
         raise ResultsError(f"{run_dir}: not a finished results folder: manifest.json is missing{hint}")
     if not (run_dir / "summary.csv").is_file():
         raise ResultsError(f"{run_dir}: the run is unfinished: summary.csv is missing")
-    return read_json(run_dir / "manifest.json")
+    return read_document(run_dir / "manifest.json")
 
 
 def _table(path: Path, optional: bool = False) -> pd.DataFrame:

@@ -28,7 +28,7 @@ class OverlappedScheduler(Scheduler):
         super().__init__(config, table, tape, draft_length)
         self._position = np.zeros(len(table), np.int64)
         self._in_flight: dict[int, tuple[Ints, Ints]] = {}
-        self._end = table.output_offset + np.minimum(table.output_tokens, config.max_model_len - table.prompt_tokens)
+        self._end = table.output_offset + table.output_limit(config.max_model_len)
 
     def schedule(self) -> StepPlan:
         """Schedule a step and count its tokens as if every draft were accepted, then K more."""

@@ -56,7 +56,7 @@ class Scheduler:
         """What it takes to foresee a request's steps."""
         config = self.config
         first = self.table.output_offset
-        end = first + np.minimum(self.table.output_tokens, config.max_model_len - self.table.prompt_tokens)
+        end = first + self.table.output_limit(config.max_model_len)
         return Track(self.tape, first, end, config.lookahead_tokens, config.block_size)
 
     @property

@@ -39,7 +39,7 @@ class Waiting:
         self._prompt = table.prompt_tokens.tolist()
         self._offset = table.output_offset.tolist()
         # A request also ends when its known tokens reach max_model_len.
-        self._output = np.minimum(table.output_tokens, config.max_model_len - table.prompt_tokens).tolist()
+        self._output = table.output_limit(config.max_model_len).tolist()
         self._speculates = table.speculate.astype(np.int64).tolist()
         self._watermark_blocks = int(config.watermark * config.num_blocks)
         # Otherwise what the head needs depends on the budget left over, which changes from step to step.

@@ -109,9 +109,7 @@ class Recorder:
         )
         first = self._emission_step[table.output_offset] if n else np.zeros(0, np.int32)
         last = np.maximum.reduceat(self._emission_step, table.output_offset) if n else first
-        finished = scheduler.waiting.num_emitted >= np.minimum(
-            table.output_tokens, scheduler.config.max_model_len - table.prompt_tokens
-        )
+        finished = scheduler.waiting.num_emitted >= table.output_limit(scheduler.config.max_model_len)
         status = np.full(n, Status.UNFINISHED, np.int8)
         status[scheduler.waiting.rejected] = Status.REJECTED
         status[finished & (last >= 0)] = Status.FINISHED

@@ -42,6 +42,10 @@ class RequestTable:
         """
         return np.concatenate(([0], np.cumsum(self.output_tokens)[:-1])).astype(np.int64)
 
+    def output_limit(self, max_model_len: int) -> Ints:
+        """(N,) tokens each request can emit before its output, or the context of the engine, ends; <= 0 for none."""
+        return np.minimum(self.output_tokens, max_model_len - self.prompt_tokens)
+
     @cached_property
     def num_positions(self) -> int:
         """Length of the flat arrays: the sum of all output lengths."""

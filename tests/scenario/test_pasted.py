@@ -86,3 +86,11 @@ def test_contradictory_acceptance_is_an_error(problems_of) -> None:  # type: ign
     assert problem.message == "contradicts arms.e.acceptance; allowed: one of them"
     both = problems_of(synthetic("synthetic_acceptance_rates: [0.8, 0.5, 0.2], synthetic_acceptance_length: 2.5"))
     assert [p.message for p in both] == ["contradicts synthetic_acceptance_rates; allowed: one of them"]
+
+
+def test_varying_a_key_without_effect_is_reported(load) -> None:  # type: ignore[no-untyped-def]
+    (note,) = load(HEAD + "sweep: {vary: {engine.enable_prefix_caching: [true, false]}}\n").notes
+    assert note == (
+        "s.yaml:5:46: sweep.vary.engine.enable_prefix_caching: "
+        "no effect: every prompt is computed in full whatever its value"
+    )
