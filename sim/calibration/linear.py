@@ -1,17 +1,17 @@
-"""Fits of matrix products, experts and all-reduces."""
+"""Fits of matrix products and experts."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from sim.calibration.fit import Floats
 from sim.calibration.operators import Mask, Operator, Parameter, Rows
-from sim.cost.collectives import all_reduce, link_class
 from sim.cost.formats import Format, resolve_format
 from sim.cost.gemm import bind_gemm
 from sim.cost.moe import Experts, Routing
 from sim.errors import CalibrationError
-from sim.hardware.profile import ChosenProfile, CollectiveFit, Fit, GemmFit, MoeFit
+from sim.hardware.profile import ChosenProfile, Fit, GemmFit, MoeFit
 from sim.models.model import ExpertShape, LinearShape
 
 #: Weight formats as tables spell them. FP8 with block scales runs at the FP8 rate; `w4a16` multiplies in BF16.
@@ -110,13 +110,41 @@ def _distinct(rows: Rows) -> Floats:
     )
 
 
-def _moe_us(rows: Rows, fit: MoeFit) -> Floats:
+def _experts(rows: Rows, fit: MoeFit) -> Experts:
     table: Any = rows.table
     tp = table.numbers("tp") if "tp" in table.columns else 1.0
     experts, top_k, hidden = (table.numbers(c) for c in ("experts", "topk", "hidden"))
-    shape = ExpertShape(1, experts, top_k, hidden, table.numbers("inter") / tp)
-    block = Experts(shape, _format(rows), fit, rows.gpu.memory_bandwidth)
-    return np.asarray(block.reading(table.numbers("tokens"), _distinct(rows)).seconds * 1e6)  # type: ignore[arg-type]
+    shape = ExpertShape(1, experts, top_k, hidden, table.numbers("inter") / tp, experts)
+    return Experts(shape, _format(rows), fit, rows.gpu.memory_bandwidth)
+
+
+def _moe_us(rows: Rows, fit: MoeFit) -> Floats:
+    tokens: Any = rows.table.numbers("tokens")
+    return np.asarray(_experts(rows, fit).reading(tokens, _distinct(rows)).seconds * 1e6)  # type: ignore[arg-type]
+
+
+def _spread_us(rows: Rows, fit: MoeFit) -> Floats:
+    """The busiest of the GPUs that share the experts: that is the one which the collector timed."""
+    tokens: Any = rows.table.numbers("tokens")
+    distinct, choices = _busiest(rows)
+    return np.asarray(_experts(rows, fit).reading(tokens, distinct, choices).seconds * 1e6)  # type: ignore[arg-type]
+
+
+def _busiest(rows: Rows) -> tuple[Floats, Floats]:
+    """Distinct experts and choices of the busiest GPU: equal shares under `balanced`, else expected under the skew."""
+    table, routing = rows.table, Routing(popularity_skew=ROUTING_SKEW)
+    columns = (table.numbers(c).astype(int).tolist() for c in ("experts", "topk", "tokens", "ep"))
+    found = []
+    for kind, e, k, m, ep in zip(table.text("routing"), *columns, strict=True):
+        even = max(m * k / ep, 1.0)
+        found.append((min(e / ep, even), even) if kind == "balanced" else tuple(routing.busiest(e, k, m, ep)))
+    distinct, choices = np.array(found).T
+    return distinct, choices
+
+
+def _spread_constants(rows: Rows) -> dict[str, Any]:
+    """Whether the kernel walks over the choices of all tokens: TensorRT-LLM kernels do not (`sim.hardware.profile`)."""
+    return {"routes_all_tokens": "trtllm" not in str(rows.table.text("kernel")[0])}
 
 
 def _moe_parameters(_: Rows) -> tuple[Parameter, ...]:
@@ -131,17 +159,29 @@ def _moe_parameters(_: Rows) -> tuple[Parameter, ...]:
 
 def _moe_usable(rows: Rows) -> Mask:
     """All experts on one GPU (or each split over all), and no row of its shape and routing beats the datasheet."""
+    spread = rows.table.numbers("ep") > 1 if "ep" in rows.table.columns else np.zeros(len(rows.table), bool)
+    return _cold(rows, _distinct(rows)) & ~spread
+
+
+def _spread_usable(rows: Rows) -> Mask:
+    """The experts spread whole over GPUs, and no row of its shape and routing beats the datasheet."""
+    if "ep" not in rows.table.columns or "routing" not in rows.table.columns:
+        return np.zeros(len(rows.table), bool)
+    spread: Mask = rows.table.numbers("ep") > 1
+    return _cold(rows, _busiest(rows)[0]) & spread
+
+
+def _cold(rows: Rows, distinct: Floats) -> Mask:
     table, fmt = rows.table, _format(rows)
     tp = table.numbers("tp") if "tp" in table.columns else np.ones(len(table))
     width, hidden = table.numbers("inter") / tp, table.numbers("hidden")
     balanced = table.text("routing") == "balanced" if "routing" in table.columns else np.ones(len(table), bool)
-    traffic = 3.0 * hidden * width * fmt.weight_bytes * _distinct(rows)
+    traffic = 3.0 * hidden * width * fmt.weight_bytes * distinct
     impossible = balanced & (rows.times_us < _SCATTER * 1e6 * traffic / rows.gpu.memory_bandwidth)
     keys = table.keys([c for c in ("hidden", "inter", "experts", "topk", "tp", "ep", "routing") if c in table.columns])
     warm = {key for key, fast in zip(keys, impossible, strict=True) if fast}
-    split = table.numbers("ep") > 1 if "ep" in table.columns else np.zeros(len(table), bool)
     cold: Mask = np.array([key not in warm for key in keys])
-    return cold & ~split
+    return cold
 
 
 def _shipped_moe(chosen: ChosenProfile, rows: Rows) -> Fit | None:
@@ -166,44 +206,11 @@ MOE = Operator(
     shipped=_shipped_moe,
 )  # fmt: skip
 
-
-def _all_reduce_us(rows: Rows, fit: CollectiveFit) -> Floats:
-    table: Any = rows.table
-    bound = all_reduce(1, 1.0, int(table.numbers("n_gpus")[0]), rows.gpu, fit)
-    return np.asarray(bound.seconds(table.numbers("bytes")) * 1e6)
-
-
-def _all_reduce_parameters(_: Rows) -> tuple[Parameter, ...]:
-    return (
-        Parameter("one_shot_us", 5.0, 1.0, 60.0),
-        Parameter("one_shot_efficiency", 0.5, 0.005, 1.5),
-        Parameter("one_shot_smoothness", 1.5, 1.0, 8.0),
-        Parameter("two_shot_us", 12.0, 1.0, 200.0),
-        Parameter("two_shot_efficiency", 0.6, 0.005, 1.5),
-    )
-
-
-def _all_reduce_usable(rows: Rows) -> Mask:
-    """All-reduces of a serving engine, up to 64 MiB: beyond what a step sends."""
-    engine = ~np.char.startswith(rows.table.text("stack"), "nccl")
-    found: Mask = (rows.table.text("op") == "all_reduce") & engine & (rows.table.numbers("bytes") <= 2.0**26)
-    return found
-
-
-def _shipped_all_reduce(chosen: ChosenProfile, rows: Rows) -> Fit | None:
-    return chosen.collective(link_class(rows.gpu), int(rows.table.numbers("n_gpus")[0]))
-
-
-ALL_REDUCE = Operator(
-    name="all-reduce",
-    file="collectives.csv",
-    columns=("gpu", "stack", "op", "n_gpus", "bytes", "time_us"),
-    kinds=("n_gpus",),
-    shape=("bytes",),
-    fit_type=CollectiveFit,
-    constants=_no_constants,
-    parameters=_all_reduce_parameters,
-    price_us=_all_reduce_us,
-    usable=_all_reduce_usable,
-    shipped=_shipped_all_reduce,
+SPREAD_EXPERTS = replace(
+    MOE,
+    name="experts spread over GPUs",
+    constants=_spread_constants,
+    shape=("hidden", "inter", "experts", "topk", "ep"),
+    price_us=_spread_us,
+    usable=_spread_usable,
 )

@@ -206,6 +206,7 @@ def target_stack(deployment: Deployment, chosen: ChosenProfile) -> Stack:
         weight_dtype=deployment.weight_dtype,
         kv_cache_dtype=deployment.kv_cache_dtype,
         graphs=captured_graphs(deployment.max_cudagraph_capture_size),
+        expert_parallel=deployment.expert_parallel,
     )
 
 
@@ -218,4 +219,5 @@ def drafter_stack(deployment: Deployment, drafter: Model, chosen: ChosenProfile)
         weight_dtype=drafter.resolve_weight_dtype(deployment.drafter_weight_dtype),
         kv_cache_dtype=deployment.kv_cache_dtype,
         graphs=captured_graphs(deployment.max_cudagraph_capture_size),
+        expert_parallel=deployment.expert_parallel,
     )

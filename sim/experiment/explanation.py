@@ -12,13 +12,18 @@ Ranges = tuple[tuple[float, float], ...]
 
 @dataclass(frozen=True, slots=True)
 class Deployed:
-    """Names and formats of the deployment."""
+    """Names and formats of the deployment.
+
+    Attributes:
+        experts_per_gpu: experts of a layer that one GPU holds whole; None where GPUs hold slices, or there are none.
+    """
 
     gpu: str
     num_gpus: int
     target: str
     weight_dtype: str
     kv_cache_dtype: str
+    experts_per_gpu: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,8 @@ def _head(explanation: Explanation) -> Iterator[str]:
     where, demand = explanation.deployed, explanation.demand
     formats = f"{where.weight_dtype} weights, {where.kv_cache_dtype} KV cache"
     yield f"{explanation.name}: {printable(where.target)} on {where.num_gpus} x {printable(where.gpu)}, {formats}"
+    if where.experts_per_gpu is not None:
+        yield f"expert parallel: {where.experts_per_gpu} whole experts of every layer on each GPU; the busiest decides"
     yield (
         f"prompts {count(demand.mean_prompt_tokens)} tokens, outputs {count(demand.mean_output_tokens)} on average; a "
         f"decode step meets {count(demand.decode_context_tokens)} tokens of context"

@@ -48,6 +48,18 @@ def _engine_limits(context: Context) -> Iterator[Finding]:
 
 
 @reads("engine", "model")
+def _experts_can_be_spread(context: Context) -> Iterator[Finding]:
+    engine, model = context.scenario.engine, context.model
+    if not engine.enable_expert_parallel or model is None:
+        return
+    where = ("engine", "enable_expert_parallel")
+    if not model.experts:
+        yield Finding(where, f"{model.name} is dense: it has no experts to spread; allowed here: false")
+    elif engine.tensor_parallel_size == 1:
+        yield note(where, "accepted, no effect: with tensor_parallel_size 1 one GPU holds all experts anyway")
+
+
+@reads("engine", "model")
 def _dtypes_agree(context: Context) -> Iterator[Finding]:
     engine, model = context.scenario.engine, context.scenario.model
     kv = KV_CACHE_DTYPES.get(engine.kv_cache_dtype)

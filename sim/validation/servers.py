@@ -54,12 +54,13 @@ class Server(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """One way to load a server; `tp` GPUs, tensor parallel."""
+    """One way to load a server; `tp` GPUs, tensor parallel, the experts whole if `expert_parallel`."""
 
     isl: int
     osl: int
     concurrency: int
     tp: int
+    expert_parallel: bool = False
 
 
 class Prediction(NamedTuple):
@@ -90,7 +91,7 @@ class ServerRow(NamedTuple):
         left_out: of kernels with host times fitted to the other servers of the backend; None when there are none.
         naive: of datasheet peaks.
         capped: settings whose concurrency the KV pool cannot hold: priced at what it holds.
-        skipped: settings that the cost model does not cover (expert parallelism, attention data parallelism, no fit).
+        skipped: settings that are not priced (experts sliced and spread, attention data parallelism, no fit).
     """
 
     server: Server
@@ -122,19 +123,30 @@ def server_tables(data_dir: Path) -> list[ServerRow]:
 
 
 def _read(path: Path) -> dict[Server, dict[Setting, list[float]]]:
-    """Measured times per output token by server and setting; settings that are not plain tensor parallel get tp 0."""
+    """Measured times per output token by server and setting; settings that are not tensor parallel get tp 0."""
     table = read_table(path, _COLUMNS)
-    plain = [all(value in ("", "1", "1.0") for value in key) for key in table.keys(("moe_ep", "attention_dp"))]
+    spread = [_spread(*key) for key in table.keys(("tp", "moe_ep", "attention_dp"))]
     servers = [Server(m, g.replace("_", "-"), b, p) for m, g, b, p in table.keys(_COLUMNS[:4])]
     numbers = [table.numbers(name).tolist() for name in _COLUMNS[4:9]]
     found: dict[Server, dict[Setting, list[float]]] = defaultdict(lambda: defaultdict(list))
-    lines = zip(servers, plain, *numbers, strict=True)
-    for line, (server, is_plain, isl, osl, concurrency, tp, tpot) in enumerate(lines, start=2):
+    lines = zip(servers, spread, *numbers, strict=True)
+    for line, (server, whole, isl, osl, concurrency, tp, tpot) in enumerate(lines, start=2):
         if not (min(isl, osl, concurrency, tp, tpot) > 0 and math.isfinite(isl + osl + concurrency + tp + tpot)):
             raise CalibrationError(f"{path.name}: row {line}: lengths, concurrency, tp and tpot_ms must be positive")
-        setting = Setting(round(isl), round(osl), round(concurrency), round(tp) if is_plain else 0)
+        layout = (0, False) if whole is None else (round(tp), whole)
+        setting = Setting(round(isl), round(osl), round(concurrency), *layout)
         found[server][setting].append(tpot)
     return found
+
+
+def _spread(tp: str, moe_ep: str, attention_dp: str) -> bool | None:
+    """Whether experts are whole on their GPUs; None for a layout that is not priced."""
+    if attention_dp not in _ONE:
+        return None
+    return False if moe_ep in _ONE else True if float(moe_ep) == float(tp) else None
+
+
+_ONE = ("", "1", "1.0")
 
 
 def _predict(server: Server, settings: Mapping[Setting, list[float]]) -> list[Prediction]:
@@ -166,21 +178,13 @@ def _deploy(server: Server, model: Model, gpu: Gpu, setting: Setting) -> Deploym
     if not setting.tp:
         raise SimError("only tensor parallelism is priced")
     return plan_deployment(
-        model,
-        None,
-        gpu,
-        tensor_parallel_size=setting.tp,
-        drafter_tensor_parallel_size=setting.tp,
-        weight_dtype=_weight_dtype(server, model),
-        drafter_weight_dtype="auto",
-        kv_cache_dtype=_kv_dtype(server, gpu),
-        block_size=16,
-        gpu_memory_utilization=0.9,
-        max_num_batched_tokens=8192,
-        max_num_seqs=max(setting.concurrency, 1),
-        max_model_len=None,
-        num_gpu_blocks_override=None,
-    )
+        model, None, gpu,
+        tensor_parallel_size=setting.tp, drafter_tensor_parallel_size=setting.tp,
+        weight_dtype=_weight_dtype(server, model), drafter_weight_dtype="auto", kv_cache_dtype=_kv_dtype(server, gpu),
+        block_size=16, gpu_memory_utilization=0.9,
+        max_num_batched_tokens=8192, max_num_seqs=max(setting.concurrency, 1), max_model_len=None,
+        enable_expert_parallel=setting.expert_parallel,
+    )  # fmt: skip
 
 
 def _weight_dtype(server: Server, model: Model) -> str:
@@ -200,7 +204,7 @@ def _kv_dtype(server: Server, gpu: Gpu) -> str:
 
 
 def _price(server: Server, setting: Setting, deployment: Deployment, measured: float) -> Prediction:
-    isl, osl, concurrency, _ = setting
+    isl, osl, concurrency = setting[:3]
     room = int(deployment.num_kv_tokens // (isl + osl // 2))
     batch = max(1, min(concurrency, room))
     cost = Roofline(engine=ENGINES[server.backend]).bind(deployment)

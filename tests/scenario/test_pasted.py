@@ -33,6 +33,19 @@ def test_keys_without_effect_are_reported_with_their_place(load) -> None:  # typ
     assert loaded.scenario.arms["e"].speculative_config.model == "head"
 
 
+def test_expert_parallelism_pastes_and_says_where_it_does_nothing(load) -> None:  # type: ignore[no-untyped-def]
+    """Without data parallelism vLLM sums the experts' outputs by all-reduce, whatever its all-to-all backend."""
+    experts = "model: gpt-oss-20b\nhardware: h100-sxm\narms: {plain: {}}\n"
+    on = "engine: {tensor_parallel_size: 2, enable_expert_parallel: true, all2all_backend: deepep_low_latency}\n"
+    loaded = load(experts + on)
+    assert loaded.scenario.engine.enable_expert_parallel
+    assert loaded.notes == ("s.yaml:4:65: engine.all2all_backend: accepted, no effect",)
+    alone = load(experts + "engine: {enable_expert_parallel: true}\n")
+    assert alone.notes[0].startswith(
+        "s.yaml:4:34: engine.enable_expert_parallel: accepted, no effect: with tensor_parallel"
+    )
+
+
 def test_vllm_spelling_of_the_kv_cache_format(load) -> None:  # type: ignore[no-untyped-def]
     assert load(HEAD + "engine: {kv_cache_dtype: fp8_e4m3}\n").scenario.model.kv_cache_dtype == "fp8"
 
