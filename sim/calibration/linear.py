@@ -42,7 +42,8 @@ def _dtype(rows: Rows) -> str:
     return DTYPES[dtype]
 
 
-def _format(rows: Rows) -> Format:
+def weight_format(rows: Rows) -> Format:
+    """How the weights of the rows are stored and multiplied."""
     found = resolve_format(_dtype(rows), rows.gpu)
     weight_only = str(rows.table.text("dtype")[0]).startswith("w4a16")
     return Format("bf16", found.weight_bytes, 2.0, rows.gpu.bf16, False) if weight_only else found
@@ -51,12 +52,12 @@ def _format(rows: Rows) -> Format:
 def _gemm_us(rows: Rows, fit: GemmFit) -> Floats:
     table: Any = rows.table
     shape = LinearShape("table", table.numbers("n"), table.numbers("k"), 1)
-    rate = bind_gemm(shape, _format(rows), fit, rows.gpu.memory_bandwidth)
+    rate = bind_gemm(shape, weight_format(rows), fit, rows.gpu.memory_bandwidth)
     return np.asarray(rate.terms(table.numbers("m")).seconds * 1e6)
 
 
 def _gemm_parameters(rows: Rows) -> tuple[Parameter, ...]:
-    quantises = _format(rows).activation_bytes < 2.0
+    quantises = weight_format(rows).activation_bytes < 2.0
     return (
         Parameter("memory_efficiency", 0.85, 0.3, 1.1),
         Parameter("compute_efficiency", 0.75, 0.2, 1.1),
@@ -70,7 +71,7 @@ def _gemm_parameters(rows: Rows) -> tuple[Parameter, ...]:
 
 def _gemm_usable(rows: Rows) -> Mask:
     """Shapes of which no row beats the datasheet bandwidth: the others were read from the L2 cache."""
-    fmt, (m, n, k) = _format(rows), (rows.table.numbers(c) for c in "mnk")
+    fmt, (m, n, k) = weight_format(rows), (rows.table.numbers(c) for c in "mnk")
     traffic = fmt.weight_bytes * n * k + fmt.activation_bytes * m * k + 2.0 * m * n
     impossible = rows.times_us < _SCATTER * 1e6 * traffic / rows.gpu.memory_bandwidth
     keys = rows.table.keys(("n", "k"))
@@ -79,7 +80,7 @@ def _gemm_usable(rows: Rows) -> Mask:
 
 
 def _shipped_gemm(chosen: ChosenProfile, rows: Rows) -> Fit | None:
-    return chosen.linear(_format(rows).key)[0]
+    return chosen.linear(weight_format(rows).key)[0]
 
 
 GEMM = Operator(
@@ -115,7 +116,7 @@ def _experts(rows: Rows, fit: MoeFit) -> Experts:
     tp = table.numbers("tp") if "tp" in table.columns else 1.0
     experts, top_k, hidden = (table.numbers(c) for c in ("experts", "topk", "hidden"))
     shape = ExpertShape(1, experts, top_k, hidden, table.numbers("inter") / tp, experts)
-    return Experts(shape, _format(rows), fit, rows.gpu.memory_bandwidth)
+    return Experts(shape, weight_format(rows), fit, rows.gpu.memory_bandwidth)
 
 
 def _moe_us(rows: Rows, fit: MoeFit) -> Floats:
@@ -172,7 +173,7 @@ def _spread_usable(rows: Rows) -> Mask:
 
 
 def _cold(rows: Rows, distinct: Floats) -> Mask:
-    table, fmt = rows.table, _format(rows)
+    table, fmt = rows.table, weight_format(rows)
     tp = table.numbers("tp") if "tp" in table.columns else np.ones(len(table))
     width, hidden = table.numbers("inter") / tp, table.numbers("hidden")
     balanced = table.text("routing") == "balanced" if "routing" in table.columns else np.ones(len(table), bool)
@@ -186,7 +187,7 @@ def _cold(rows: Rows, distinct: Floats) -> Mask:
 
 def _shipped_moe(chosen: ChosenProfile, rows: Rows) -> Fit | None:
     """The profile's section, if it was fitted on this kernel or names none."""
-    fmt, kernel = _format(rows), str(rows.table.text("kernel")[0]) if "kernel" in rows.table.columns else None
+    fmt, kernel = weight_format(rows), str(rows.table.text("kernel")[0]) if "kernel" in rows.table.columns else None
     fit = chosen.moe("weight_only" if fmt.weight_only else fmt.key)
     return fit if fit.kernel in (None, kernel) or kernel is None else None
 

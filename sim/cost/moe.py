@@ -43,10 +43,7 @@ class Routing(NamedTuple):
 
     def distinct(self, experts: int, top_k: int, tokens: int) -> float:
         """Expected distinct experts of `tokens` tokens."""
-        if not self.popularity_skew:
-            return distinct_experts(tokens, experts, top_k, self.adjacent_correlation)
-        independent = 1.0 + (tokens - 1.0) * (1.0 - self.adjacent_correlation)
-        return float(np.sum(1.0 - (1.0 - self.chosen(experts, top_k)) ** independent))
+        return _distinct(self, experts, top_k, tokens)
 
     def busiest(self, experts: int, top_k: int, tokens: int, num_gpus: int) -> Busiest:
         """The busiest of `num_gpus` GPUs that hold whole experts, placed without regard to their popularity.
@@ -64,6 +61,14 @@ class Routing(NamedTuple):
 
 
 UNIFORM = Routing()
+
+
+@lru_cache(maxsize=8192)
+def _distinct(routing: Routing, experts: int, top_k: int, tokens: int) -> float:
+    if not routing.popularity_skew:
+        return distinct_experts(tokens, experts, top_k, routing.adjacent_correlation)
+    independent = 1.0 + (tokens - 1.0) * (1.0 - routing.adjacent_correlation)
+    return float(np.sum(1.0 - (1.0 - routing.chosen(experts, top_k)) ** independent))
 
 
 @lru_cache(maxsize=8192)

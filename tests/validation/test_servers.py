@@ -6,15 +6,8 @@ import numpy as np
 import pytest
 
 from sim.errors import CalibrationError
-from sim.validation.servers import (
-    HostFit,
-    Prediction,
-    Setting,
-    fit_host,
-    server_gates,
-    server_lines,
-    server_tables,
-)
+from sim.validation.host_fit import HostFit, Prediction, Setting, fit_host
+from sim.validation.servers import server_gates, server_lines, server_tables
 
 HEADER = "id,system,model,backend,backend_version,precision,isl,osl,concurrency,tp,moe_tp,moe_ep,attention_dp,tpot_ms"
 
