@@ -24,6 +24,8 @@ _UNUSED = """
 SPECULATIVE_NO_EFFECT = frozenset(_UNUSED.split())
 _SYNTHETIC = ("synthetic_acceptance_rates", "synthetic_acceptance_length")
 _EXPLAINED = {
+    "engine.attention_backend": "accepted, no effect; for FlashInfer on A100, L40S or RTX GPUs say "
+    "cost_model.attention_kernel: packed",
     "engine.quantization": "accepted, no effect; say model.weight_dtype instead",
     "engine.enable_prefix_caching": "accepted, no effect: every prompt is computed in full",
     "speculative_config.disable_by_batch_size": "accepted, no effect, as in vLLM V1; "

@@ -25,11 +25,11 @@ Written by `specsim validate physics`. Mean / 95th percentile / worst absolute e
 """
 
 
-_UNKNOWN = """**left out**: a joint fit to the kernels of the other architectures in this folder, every GPU with the same
-weight, priced with the datasheet of this one: what a user with an unknown GPU gets. Attention with several new tokens is
-that of packed kernels. **default**: the shipped default profile, which has seen the public tables. **same generation**:
-the profile of another GPU of this architecture. Mean (and signed mean) / 95th percentile. The one-sigma errors stated
-with results are 25 % of step time for an unknown GPU and 15 % for one of the same generation.
+_UNKNOWN = """**left out**: a joint fit to the kernels of the other architectures in this folder, every GPU with equal
+weight, priced with the datasheet of this one: what a user with an unknown GPU gets. Attention with several new tokens
+is that of packed kernels. **default**: the shipped default profile, which has seen the public tables.
+**same generation**: the profile of another GPU of this architecture. Mean (and signed mean) / 95th percentile. The
+one-sigma errors stated with results are 25 % of step time for an unknown GPU and 15 % for one of the same generation.
 """
 
 

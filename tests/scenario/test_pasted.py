@@ -46,6 +46,13 @@ def test_expert_parallelism_pastes_and_says_where_it_does_nothing(load) -> None:
     )
 
 
+def test_packed_attention_is_said_to_do_nothing_where_kernels_are_packed(load) -> None:  # type: ignore[no-untyped-def]
+    packed = "arms: {plain: {}}\nmodel: llama-3.1-8b\ncost_model: {kind: roofline, attention_kernel: packed}\n"
+    (note,) = load(packed + "hardware: h100-sxm\n").notes
+    assert "cost_model.attention_kernel: no effect: the profile of H100-SXM (h100-sxm) has packed kernels" in note
+    assert load(packed + "hardware: a100-sxm-80gb\n").notes == ()
+
+
 def test_vllm_spelling_of_the_kv_cache_format(load) -> None:  # type: ignore[no-untyped-def]
     assert load(HEAD + "engine: {kv_cache_dtype: fp8_e4m3}\n").scenario.model.kv_cache_dtype == "fp8"
 
