@@ -10,9 +10,10 @@ from pathlib import Path
 import click
 
 from sim.experiment.files import StorageError
+from sim.experiment.plan import narrowed
 from sim.experiment.quick import quick_overrides
 from sim.experiment.results import load
-from sim.experiment.run import Interrupted, Progress, narrowed
+from sim.experiment.run import Interrupted, Progress
 from sim.experiment.run import run as run_experiment
 from sim.report.dashboard import write_dashboard
 from sim.report.terminal import summary_text

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
@@ -44,17 +44,24 @@ def num_cells(scenario: Scenario) -> int:
     return math.prod(len(values) for values in scenario.sweep.vary.values())
 
 
-def cell_scenarios(scenario: Scenario) -> list[Cell]:
-    """All cells in grid order, the last key varying fastest.
+def cell_scenarios(scenario: Scenario, wanted: Callable[[int], bool] = lambda cell: True) -> list[Cell]:
+    """Cells in grid order, the last key varying fastest.
+
+    Args:
+        scenario: the experiment.
+        wanted: of a cell's number, counted from 0; the others are not made.
 
     Raises:
-        ScenarioError: more than `MAX_CELLS` cells, or a value that does not fit its field.
+        ScenarioError: more than `MAX_CELLS` wanted cells, or a value that does not fit its field.
     """
-    if num_cells(scenario) > MAX_CELLS:
-        raise ScenarioError(f"sweep.vary: {num_cells(scenario)} cells; allowed: at most {MAX_CELLS}")
+    count = sum(map(wanted, range(num_cells(scenario))))
+    if count > MAX_CELLS:
+        raise ScenarioError(
+            f"sweep.vary: {count} cells; allowed: at most {MAX_CELLS} at a time; split the sweep with --shard"
+        )
     base = _unvaried(scenario)
     cells = []
-    for vary in _points(scenario):
+    for vary in itertools.compress(_points(scenario), map(wanted, itertools.count())):
         varied, problems = _at_point(base, vary)
         if varied is None:
             raise ScenarioError(problems)
