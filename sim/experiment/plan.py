@@ -83,6 +83,11 @@ def run_folder(cell_id: str, arm: str, replicate: int) -> str:
     return f"cells/{check_slug(cell_id)}/{check_slug(arm)}/r{replicate}"
 
 
+def place_of(task: Task) -> str:
+    """Where a task's files lie in the results folder; names it in the journal."""
+    return run_folder(task.cell_id, task.arm, task.replicate)
+
+
 def preflight(scenario: Scenario, base_dir: Path) -> None:
     """Complain about a wrong sweep, trace or arm before anything is written, while files have the user's names.
 

@@ -17,7 +17,7 @@ from sim.experiment.finish import Finished, write_results
 from sim.experiment.journal import NAME as JOURNAL
 from sim.experiment.journal import Journal, Record, as_record, read_journal, write_journal
 from sim.experiment.manifest import code_digest
-from sim.experiment.plan import WHOLE, Plan, Shard, make_plan, narrowed, preflight, run_folder, size
+from sim.experiment.plan import WHOLE, Plan, Shard, make_plan, narrowed, place_of, preflight, size
 from sim.experiment.store import RunFolder, unfinished
 from sim.experiment.task import Outcome, Task, run_cell_arm
 from sim.scenario.dump import dump_scenario, scenario_hash
@@ -193,15 +193,18 @@ def _taken_up(folder: RunFolder, plan: Plan, header: Record, how: HowToRun) -> d
             f"{folder.path}: begun by another version of specsim, whose figures may differ; "
             "start afresh, or mix them with --allow-mixed"
         )
-    places = {_place(task): index for index, task in enumerate(plan.tasks)}
-    good = (record for record in records[1:] if record.get("run") in places and _intact(folder, record))
-    return {
-        places[record["run"]]: Outcome(record["row"], "", 0, record["context_tokens"], record["extrapolated"])
-        for record in good
-    }
+    places = {place_of(task): index for index, task in enumerate(plan.tasks)}
+    good = (record for record in records[1:] if record.get("run") in places and intact(folder, record))
+    return {places[record["run"]]: outcome_of(record) for record in good}
 
 
-def _intact(folder: RunFolder, record: Record) -> bool:
+def outcome_of(record: Record) -> Outcome:
+    """The outcome that a journal's record tells of."""
+    return Outcome(record["row"], "", 0, record["context_tokens"], record["extrapolated"])
+
+
+def intact(folder: RunFolder, record: Record) -> bool:
+    """Whether the files of a journalled run are there and unchanged."""
     try:
         return all(
             hashlib.sha256(folder.inside(f"{record['run']}/{name}").read_bytes()).hexdigest() == digest
@@ -227,7 +230,7 @@ def _run_missing(
                     progress(len(done), len(plan.tasks), f"{task.arm} r{task.replicate}")
     except KeyboardInterrupt:
         for index in set(order) - set(done):  # an interrupt may come between a run's files and its record
-            shutil.rmtree(folder.inside(_place(plan.tasks[index])), ignore_errors=True)
+            shutil.rmtree(folder.inside(place_of(plan.tasks[index])), ignore_errors=True)
         return True
     return False
 
@@ -240,11 +243,11 @@ def _keep(folder: RunFolder, journal: Journal, task: Task, outcome: Outcome) -> 
     if outcome.row is None:
         return replace(outcome, error=error)
     for name, data in outcome.files.items():
-        folder.write(f"{_place(task)}/{name}", data, durable=False)
+        folder.write(f"{place_of(task)}/{name}", data, durable=False)
     digests = {name: hashlib.sha256(data).hexdigest() for name, data in outcome.files.items()}
     record = as_record(
         {
-            "run": _place(task),
+            "run": place_of(task),
             "row": outcome.row,
             "context_tokens": outcome.context_tokens,
             "extrapolated": outcome.extrapolated,
@@ -258,12 +261,8 @@ def _keep(folder: RunFolder, journal: Journal, task: Task, outcome: Outcome) -> 
 def _records(folder: RunFolder, plan: Plan, done: Mapping[int, Outcome]) -> list[Record]:
     """The journal's records in the order of the tasks."""
     known = {record["run"]: record for record in read_journal(folder.path / JOURNAL) if "run" in record}
-    places = [_place(task) for index, task in enumerate(plan.tasks) if index in done]
+    places = [place_of(task) for index, task in enumerate(plan.tasks) if index in done]
     return [known[place] for place in places if place in known]
-
-
-def _place(task: Task) -> str:
-    return run_folder(task.cell_id, task.arm, task.replicate)
 
 
 def _nothing(done: Mapping[int, Outcome]) -> BaseException:
@@ -281,6 +280,8 @@ def _timing(
     started: datetime, wall_s: float, tasks: Sequence[Task], outcomes: Mapping[int, Outcome]
 ) -> dict[str, object]:
     runs = [
-        {"run": _place(task), "wall_s": outcomes[index].wall_s} for index, task in enumerate(tasks) if index in outcomes
+        {"run": place_of(task), "wall_s": outcomes[index].wall_s}
+        for index, task in enumerate(tasks)
+        if index in outcomes
     ]
     return {"started": started.isoformat(timespec="seconds"), "wall_s": wall_s, "runs": runs}
