@@ -12,6 +12,7 @@ import click
 
 from sim.experiment.files import StorageError
 from sim.experiment.plan import WHOLE, Shard, estimate, narrowed
+from sim.experiment.remote import copy_to
 from sim.experiment.results import load
 from sim.experiment.run import Interrupted, Progress
 from sim.report.dashboard import write_dashboard
@@ -22,7 +23,9 @@ from sim.units import format_bytes
 PARTIAL, INTERRUPTED = 4, 130
 
 
-def finish(make: Callable[[], Path], notes: Sequence[str], *, as_json: bool, quiet: bool) -> int:
+def finish(
+    make: Callable[[], Path], notes: Sequence[str], *, as_json: bool, quiet: bool, copy_url: str | None = None
+) -> int:
     """Run, write the dashboard, print the summary and, last, the paths; returns the exit code."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     code = 0
@@ -38,6 +41,8 @@ def finish(make: Callable[[], Path], notes: Sequence[str], *, as_json: bool, qui
         raise StorageError(f"{error}; the results are complete: `specsim report {run_dir}` builds the page") from error
     status = load(run_dir).manifest["status"]
     _print(run_dir, dashboard, notes, as_json, quiet)
+    if copy_url is not None:
+        click.echo(f"Copied to {copy_to(run_dir, copy_url)}", err=True)
     if code == INTERRUPTED:
         click.echo(f"Interrupted; go on with: specsim sweep {run_dir} --resume", err=True)
     return code or (PARTIAL if status == "partial" else 0)

@@ -55,6 +55,7 @@ class ShardType(click.ParamType):  # type: ignore[type-arg]  # generic in click 
 @click.option("--allow-mixed", is_flag=True, help="Resume what another version of specsim began.")
 @click.option("--max-runs", type=click.IntRange(1), default=20_000, show_default=True,
               help="Refuse larger sweeps.")  # fmt: skip
+@click.option("--copy-to", metavar="URL", help="Also copy the results to an fsspec URL, such as s3://bucket/results.")
 @click.option("--stall-timeout", type=click.FloatRange(1), default=STALL_S, show_default=True, metavar="SECONDS",
               help="Give up what runs when nothing finishes for so long.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Count and cost what would be run and stop; nothing is written.")
@@ -78,6 +79,7 @@ def sweep(
     resume: bool,
     allow_mixed: bool,
     max_runs: int,
+    copy_to: str | None,
     stall_timeout: float,
     dry_run: bool,
     as_json: bool,
@@ -108,7 +110,7 @@ def sweep(
             click.echo("nothing unfinished of this scenario; starting afresh", err=True)
     how = HowToRun(partial(_workers, executor, scheduler, jobs, stall_timeout), shard, folder, allow_mixed)
     make = partial(run_experiment, loaded, output, progress=None if quiet else progress(), how=how)
-    ctx.exit(finish(make, loaded.notes, as_json=as_json, quiet=quiet))
+    ctx.exit(finish(make, loaded.notes, as_json=as_json, quiet=quiet, copy_url=copy_to))
 
 
 def _narrowed(loaded: LoadedScenario, arms: str | None, replicates: int | None) -> LoadedScenario:

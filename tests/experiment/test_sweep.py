@@ -19,6 +19,7 @@ from sim.errors import ResultsError
 from sim.experiment.executor import Died, LocalPool
 from sim.experiment.merge import merge
 from sim.experiment.plan import Shard
+from sim.experiment.remote import copy_to
 from sim.experiment.results import load
 from sim.experiment.run import HowToRun, begun, find_unfinished, run
 from sim.scenario.load import LoadedScenario, load_scenario
@@ -211,6 +212,18 @@ def test_a_read_only_folder_is_one_clear_error(grid: Path, tmp_path: Path) -> No
     tmp_path.chmod(0o500)
     with pytest.raises(ResultsError, match="choose another folder"):
         run(load_scenario(str(grid)), tmp_path / "out", jobs=1)
+
+
+def test_results_are_copied_whole_and_the_manifest_last(uninterrupted: Path, tmp_path: Path) -> None:
+    pytest.importorskip("fsspec", reason="needs the extra `remote`")
+    where = copy_to(uninterrupted, f"file://{tmp_path}/there")
+    copy = tmp_path / "there" / "grid" / uninterrupted.name
+    assert where == f"file://{copy}"
+    assert digests(copy) == digests(uninterrupted)
+    newest = max((path for path in copy.rglob("*") if path.is_file()), key=lambda path: path.stat().st_mtime_ns)
+    assert newest.name == "manifest.json"
+    with pytest.raises(ResultsError, match="is complete, but could not be copied"):
+        copy_to(uninterrupted, "nosuchscheme://x")
 
 
 def hang_on_two(number: int) -> int:
