@@ -20,8 +20,9 @@ Written by `specsim validate physics`. Mean / 95th percentile / worst absolute e
 - **naive**: datasheet peaks, hard maximum, no fixed costs.
 - **rows**: used, of those in the table. Not used: matrix products and experts of shapes that beat the datasheet
   bandwidth by more than 5 % (read from the L2 cache, or routed to fewer experts than stated), attention whose KV partly
-  fits the L2 cache, experts spread over GPUs, plain NCCL, messages above 64 MiB. **all rows**: mean error of the
-  shipped profile with those included (never experts spread over GPUs).
+  fits the L2 cache, NCCL's all-reduces, messages above 64 MiB (all-gather, all-to-all: 512 MiB). **all rows**: mean
+  error of the shipped profile with those included. Experts spread whole over GPUs have a table of their own, in which
+  nothing was fitted; its rows are those of the busiest GPU.
 """
 
 
