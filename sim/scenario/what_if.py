@@ -1,4 +1,4 @@
-"""What if the inputs were wrong: factors on times and on acceptance, all 1 in a scenario that takes them as they are."""
+"""What if the inputs were wrong: factors on times and acceptance, all 1 in a scenario that takes them as they are."""
 
 from dataclasses import dataclass, replace
 from typing import Annotated
