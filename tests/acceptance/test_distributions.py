@@ -26,8 +26,8 @@ TEXT = (
     "token; a request that waits asks for its prompt. when the budget is spent the step runs, and the tokens that the "
     "target keeps are handed to the requests. a short step is a cheap step, a long step is a dear one. "
     "a drafter that knows the text asks for many tokens and gets most of them; a drafter that guesses asks for many "
-    "tokens and pays for all of them. when the batch is small, the weights are read for every step, and a token more is "
-    "a token for free; when the batch is large, the step is paid by the token. "
+    "tokens and pays for all of them. when the batch is small, the weights are read for every step, and a token more "
+    "is a token for free; when the batch is large, the step is paid by the token. "
 )
 
 
