@@ -5,7 +5,8 @@ draft were endless; a step with k drafts accepts min(tape[p], k) of them and emi
 the bonus token). Keyed by (seed, workload row, position), never by draw order: all arms and all K meet the same text.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
@@ -33,15 +34,38 @@ class Tape:
             token, capped at the arm's largest K.
         proposed: (T,) drafts the drafter finds there (0: no match, nothing drafted and nothing verified), capped
             likewise; None when the drafter always proposes as many as asked. Never below `accepted`.
+        by_k: K -> (T,) drafts accepted by a step that verifies K drafts, in ascending order of K, for drafters whose
+            first drafts depend on K (trees, block drafters). Empty for chains: there a step with k drafts accepts
+            min(accepted, k). A number of drafts in between counts as the next smaller K.
     """
 
     accepted: Counts
     proposed: Counts | None = None
+    by_k: Mapping[int, Counts] = field(default_factory=dict)
+
+    def at(self, num_draft_tokens: int) -> Counts:
+        """(T,) drafts accepted by steps that verify this many drafts."""
+        if not self.by_k:
+            return np.minimum(self.accepted, np.uint8(num_draft_tokens))
+        below = [accepted for k, accepted in self.by_k.items() if k <= num_draft_tokens]
+        return below[-1] if below else np.zeros_like(self.accepted)
+
+    def taken(self, cursor: Ints, drafts: Ints | Counts) -> Ints:
+        """(n,) drafts accepted by steps that start at `cursor` and verify `drafts`, both of shape (n,)."""
+        if not self.by_k:
+            return np.minimum(self.accepted.take(cursor), drafts).astype(np.int64, copy=False)
+        taken = np.zeros(len(cursor), np.int64)
+        for k, accepted in self.by_k.items():
+            enough = drafts >= k
+            taken[enough] = accepted.take(cursor[enough])
+        return taken
 
     def check(self) -> None:
         """Raise ValueError if a step would accept more drafts than were proposed."""
         if self.proposed is not None and bool((self.accepted > self.proposed).any()):
             raise ValueError("tape accepts more drafts than it proposes")
+        if any(bool((accepted > k).any()) for k, accepted in self.by_k.items()):
+            raise ValueError("tape accepts more drafts than are verified")
 
 
 class AcceptanceModel(Spec):

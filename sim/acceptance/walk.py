@@ -61,7 +61,7 @@ def walk(tape: Tape, requests: RequestTable, num_draft_tokens: int) -> Walk:
         drafted = np.full(len(at), num_draft_tokens)
         if tape.proposed is not None:
             drafted = np.minimum(tape.proposed[at], num_draft_tokens).astype(np.int64)
-        accepted = np.minimum(tape.accepted[at], drafted).astype(np.int64)
+        accepted = tape.taken(at, drafted).astype(np.int64)
         counts += np.bincount(accepted, minlength=num_draft_tokens + 1)
         drafted_steps, drafted_tokens = drafted_steps + int((drafted > 0).sum()), drafted_tokens + int(drafted.sum())
         steps[rows] += 1

@@ -10,7 +10,7 @@ from pathlib import Path
 from sim.errors import ScenarioError, SimError
 from sim.experiment.answers import break_even_document, cost_caveats, cost_profile
 from sim.experiment.compare import COMPARE_COLUMNS, Runs, compare_rows, runs_by_arm
-from sim.experiment.executor import Died, execute, usable_cpus
+from sim.experiment.executor import Died, Executor, local_executor, usable_cpus
 from sim.experiment.files import StorageError, csv_bytes, json_bytes, parquet_rows_bytes
 from sim.experiment.inputs import copy_inputs
 from sim.experiment.manifest import manifest_document
@@ -102,7 +102,8 @@ def run(
     try:
         plan = make_plan(scenario, loaded.base_dir, folder)
         try:
-            _run_all(plan, workers, outcomes, progress)
+            with local_executor(workers) as executor:
+                _run_all(plan, executor, outcomes, progress)
         except KeyboardInterrupt:
             interrupted = True
         _write_results(folder, plan, outcomes, loaded)
@@ -163,11 +164,11 @@ def run_folder(cell_id: str, arm: str, replicate: int) -> str:
     return f"cells/{check_slug(cell_id)}/{check_slug(arm)}/r{replicate}"
 
 
-def _run_all(plan: Plan, jobs: int, outcomes: dict[int, Outcome], progress: Progress | None) -> None:
+def _run_all(plan: Plan, executor: Executor, outcomes: dict[int, Outcome], progress: Progress | None) -> None:
     """Run every task, filling `outcomes` as they finish."""
     order = sorted(range(len(plan.tasks)), key=lambda index: _size(plan.tasks[index]), reverse=True)
     ordered = [plan.tasks[index] for index in order]
-    for position, result in execute(run_cell_arm, ordered, jobs):
+    for position, result in executor.run(run_cell_arm, ordered):
         outcome = Outcome(None, result.reason, 1) if isinstance(result, Died) else result
         outcome = replace(outcome, error=outcome.error.replace(f"{plan.base_dir}/", ""))
         if outcome.exit_code == StorageError.exit_code:

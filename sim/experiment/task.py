@@ -30,7 +30,7 @@ class Task:
         vary: the varied fields of the cell.
         arm, replicate: which run.
         base_dir: where relative file names of the scenario start.
-        folder: where the run's files go; made if missing.
+        folder: where the run's files go, made if missing; "" writes none.
     """
 
     scenario_json: str
@@ -64,7 +64,7 @@ class Outcome:
 
 
 def run_cell_arm(task: Task) -> Outcome:
-    """Simulate one run and write its files, `result.json` last.
+    """Simulate one run and write its files, if it has a folder, `result.json` last.
 
     Failures are reported, not raised, so that other runs go on.
     """
@@ -96,14 +96,19 @@ def _run(task: Task) -> Outcome:
     record = simulate(scenario, task.arm, task.replicate, base_dir)
     run = measure_run(record, measure_of(scenario))
     row = {**_identity(task, scenario), **summary_row(run)}
+    if task.folder:
+        _write_files(task, scenario, run, row)
+    outside, _ = extrapolated_shares(record.steps, run.steps)
+    return Outcome(row, context_tokens=mean_decode_context(run), extrapolated=outside)
+
+
+def _write_files(task: Task, scenario: Scenario, run: Measured, row: Row) -> None:
     folder = Path(task.folder)
     _make_folder(folder)
     names = tuple(traffic.name for traffic in scenario.workload.classes) or ("default",)
     write_bytes(folder / "requests.parquet", parquet_bytes(request_columns(run, names)))
-    write_bytes(folder / "timeline.parquet", parquet_bytes(timeline_columns(record)))
+    write_bytes(folder / "timeline.parquet", parquet_bytes(timeline_columns(run.record)))
     write_bytes(folder / "result.json", json_bytes(_result(task, scenario, run, row), indent=None))
-    outside, _ = extrapolated_shares(record.steps, run.steps)
-    return Outcome(row, context_tokens=mean_decode_context(run), extrapolated=outside)
 
 
 def _make_folder(folder: Path) -> None:

@@ -36,8 +36,8 @@ def _acceptance(context: Context) -> Iterator[Finding]:
 def _acceptance_reaches_k(context: Context) -> Iterator[Finding]:
     for name, arm in context.scenario.arms.items():
         for path, limit in _acceptance_limits(name, arm):
-            if limit < arm.speculative_config.max_draft_tokens:
-                k = arm.speculative_config.max_draft_tokens
+            if limit < arm.speculative_config.max_accepted_tokens:
+                k = arm.speculative_config.max_accepted_tokens
                 yield Finding(path, f"covers {limit} draft tokens; allowed: at least num_speculative_tokens = {k}")
 
 

@@ -108,7 +108,7 @@ def set_up(scenario: Scenario, arm: str, base_dir: Path) -> ArmSetup:
 
 def draw_tape(arm: Arm, requests: RequestTable, streams: Streams) -> Tape:
     """The arm's acceptance on these requests; requests of a class with an acceptance of its own follow that one."""
-    k = arm.speculative_config.max_draft_tokens
+    k = arm.speculative_config.max_accepted_tokens
     if not k:
         return Tape(np.zeros(requests.num_positions, np.uint8))
     if arm.acceptance is None:

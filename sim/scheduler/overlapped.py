@@ -59,7 +59,7 @@ class OverlappedScheduler(Scheduler):
         left = self._end[rows] - cursor
         live = left > 0
         rows, cursor, drafts = rows[live], cursor[live], plan.drafts[live]
-        accepted = np.minimum(self.tape.accepted.take(cursor), drafts)
+        accepted = self.tape.taken(cursor, drafts)
         tokens = np.minimum(accepted + 1, left[live])
         present, at = present[live], at[live]
         finished = self._advance(at[present], tokens[present], ahead[live][present])

@@ -91,7 +91,7 @@ class Scheduler:
         """Accept drafts, roll back the rest, emit, propose drafts for the next step, and retire what is done."""
         running, sel = self.running, plan.emitting
         rows, cursor = running.row[sel].copy(), running.cursor[sel].copy()
-        accepted = np.minimum(self.tape.accepted.take(cursor), plan.drafts)
+        accepted = self.tape.taken(cursor, plan.drafts)
         tokens = np.minimum(accepted + 1, -running.over[sel])
         running.cells[KNOWN : OVER + 1, sel] += tokens
         running.lag[sel] = 1

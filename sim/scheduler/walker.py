@@ -162,12 +162,12 @@ class Track:
         """Chunk starts of all requests from their first token on, one after another, and where each request's begin."""
         starts_here = np.zeros(len(self._tape.accepted) + 1, np.bool_)
         starts_here[self._first] = True
-        position, end = self._first + 1, self._end
+        position, end, accepted = self._first + 1, self._end, self._tape.at(k)
         while len(position):
             going_on = position < end
             position, end = position[going_on], end[going_on]
             starts_here[position] = True
-            position += np.minimum(self._tape.accepted.take(position), k)
+            position += accepted.take(position)
             position += 1
         starts = np.flatnonzero(starts_here)
         bounds = [*np.searchsorted(starts, self._first).tolist(), len(starts)]
@@ -176,5 +176,5 @@ class Track:
 
     def _stride(self, k: int) -> bytes:
         """Tokens emitted by flat position; bytes are quicker to read one by one than an array."""
-        self._strides[k] = stride = (np.minimum(self._tape.accepted, k) + np.uint8(1)).tobytes()
+        self._strides[k] = stride = (self._tape.at(k) + np.uint8(1)).tobytes()
         return stride

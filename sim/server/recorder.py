@@ -74,7 +74,7 @@ class Recorder:
         """Everything written down, as columns."""
         started = np.flatnonzero(self._emission_step >= 0)
         accepted = np.zeros(len(self._drafted), np.uint8)
-        accepted[started] = np.minimum(scheduler.tape.accepted[started], self._drafted[started])
+        accepted[started] = scheduler.tape.taken(started, self._drafted[started])
         return RunRecord(
             requests=self._requests(scheduler),
             steps=self._steps(started, accepted, self._chunk_lengths(started, scheduler)),

@@ -49,8 +49,13 @@ class SpeculationMethod(Spec):
 
     @property
     def max_draft_tokens(self) -> int:
-        """The largest K this config can ask for; 0 for `plain`."""
+        """The largest K this config can ask for: drafts verified per request and step; 0 for `plain`."""
         raise NotImplementedError
+
+    @property
+    def max_accepted_tokens(self) -> int:
+        """The most drafts one step can accept: `max_draft_tokens` for chains, the depth for trees."""
+        return self.max_draft_tokens
 
     @property
     def lookahead_tokens(self) -> int:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from sim.errors import CapacityError, InvariantError, ResultsError, ScenarioError, SimError
-from sim.experiment.executor import execute
+from sim.experiment.executor import LocalPool, Serial, local_executor
 from sim.experiment.results import load
 from sim.experiment.run import Interrupted, run
 from sim.experiment.task import Outcome, Task
@@ -198,14 +198,12 @@ def test_when_nothing_runs_nothing_is_written(small: Load, tmp_path: Path) -> No
 
 
 def test_some_failed_runs_leave_a_partial_result(small: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sim.experiment import run as module
-
-    def flaky(function: Callable[[Task], Outcome], tasks: list[Task], jobs: int) -> Any:
+    def flaky(_: Serial, function: Callable[[Task], Outcome], tasks: list[Task]) -> Any:
         for index, task in enumerate(tasks):
             bad = task.arm == "k3" and task.vary[AXIS] == 4
             yield index, Outcome(None, "ValueError: went wrong\n", 1) if bad else function(task)
 
-    monkeypatch.setattr(module, "execute", flaky)
+    monkeypatch.setattr(Serial, "run", flaky)
     run_dir = run(small(), tmp_path, jobs=1)
     manifest = load(run_dir).manifest
     assert manifest["status"] == "partial"
@@ -305,8 +303,7 @@ def _group_lives(group: int) -> bool:
 
 
 def test_serial_execution_needs_no_pool(small: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sim.experiment import executor
-
-    monkeypatch.setattr(executor, "_new_executor", None)
+    monkeypatch.setattr(LocalPool, "_workers", None)
     assert run(small(), tmp_path, jobs=1).is_dir()
-    assert [value for _, value in execute(abs, [-1], 8)] == [1]
+    with local_executor(8) as executor:
+        assert [value for _, value in executor.run(abs, [-1])] == [1]
