@@ -13,6 +13,8 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from sim.acceptance.base import ACCEPTANCE
+from sim.acceptance.distributions import Pair
+from sim.acceptance.language_model import LanguageModels
 from sim.acceptance.ngram_markov import NgramParameters
 from sim.acceptance.regime import Level, RegimeParameters
 from sim.acceptance.spread import BetaSpread, LogitNormalSpread
@@ -24,6 +26,7 @@ from sim.scenario.pasted import SPECULATIVE_NO_EFFECT
 from sim.scenario.schema import Breakeven, GpuOverrides, Hardware, ModelChoice, Scenario, Slo, Sweep
 from sim.spec import Family, Spec
 from sim.speculation.base import SPECULATION
+from sim.verification.base import VERIFICATION
 from sim.workload.arrivals.base import ARRIVALS
 from sim.workload.lengths.base import LENGTHS
 from sim.workload.traces import TraceSource
@@ -121,6 +124,9 @@ def render() -> str:
         table(LogitNormalSpread),
         "### level (regime)", table(Level), "### parameters (regime)", table(RegimeParameters),
         "### parameters (ngram_markov)", table(NgramParameters),
+        "### pairs (distributions)", summary(Pair), table(Pair),
+        "### language_models (distributions)", summary(LanguageModels), table(LanguageModels),
+        "## verification", words(VERIFICATION), *kinds(VERIFICATION), *verification_remarks(),
         "## workload", summary(Workload), table(Workload),
         "### workload.trace", summary(TraceSource), table(TraceSource),
         "### workload.classes", table(TrafficClass),
@@ -294,6 +300,14 @@ def speculation_remarks() -> Iterator[str]:
     """Keys of vLLM that no method uses."""
     keys = ", ".join(f"`{key}`" for key in sorted(SPECULATIVE_NO_EFFECT))
     yield f"Accepted and reported as without effect, where the method has no such field: {keys}."
+
+
+def verification_remarks() -> Iterator[str]:
+    """Which rules are lossless, and where each comes from."""
+    lines = ["| rule | lossless | source |", "|---|---|---|"]
+    for kind, spec in VERIFICATION.members().items():
+        lines.append(f"| `{kind}` | {'yes' if spec.lossless else '**no**'} | {spec.source} |")
+    yield "\n".join(lines)
 
 
 def flow(value: object) -> str:

@@ -80,7 +80,22 @@ def _badge(results: Results) -> str:
         hint = "a model with given times" if kind == "exact" else hint
         name = escape(profile.get("profile"))
         badges.append(f'<li class="badge {kind}"><b>{name}</b> cost profile: {words}, {hint}</li>')
+    badges += _verification_badges(results)
     return f'<ul class="badges">{"".join(badges)}</ul>' if badges else ""
+
+
+def _verification_badges(results: Results) -> list[str]:
+    """One badge for all arms whose output stays the target's, one for each that changes it."""
+    same = [arm for arm, (_, lossless) in results.verification.items() if lossless]
+    rules = dict.fromkeys(results.verification[arm][0] for arm in same)
+    badges = [
+        f'<li class="badge good"><b>{escape(listed(same))}</b> lossless: verified by {escape(listed(list(rules)))}</li>'
+    ]
+    return badges * bool(same) + [
+        f'<li class="badge poor"><b>{escape(arm)}</b> not lossless: {escape(rule)} changes the output</li>'
+        for arm, (rule, lossless) in results.verification.items()
+        if not lossless
+    ]
 
 
 def _grid(results: Results, axis: Axis, part: Slice, objective: str) -> str:
@@ -107,13 +122,19 @@ def _pays_table(results: Results, title: str, head: Sequence[str], rows: Sequenc
     styles = arm_styles(results)
     columns = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
     body = "".join(
-        f'<tr><th scope="row">{swatch(styles[arm])} {escape(arm)}</th>{"".join(cells)}</tr>' for arm, cells in rows
+        f'<tr><th scope="row">{swatch(styles[arm])} {escape(arm)}{_lossy_mark(results, arm)}</th>{"".join(cells)}</tr>'
+        for arm, cells in rows
     )
     width = 9 + 4.1 * (len(head) - 1)
     return (
         f'<div class="scroll"><table class="pays" style="min-width:{width:.1f}rem"><caption>{escape(title)}</caption>'
         f"<thead><tr>{columns}</tr></thead><tbody>{body}</tbody></table></div>"
     )
+
+
+def _lossy_mark(results: Results, arm: str) -> str:
+    rule, lossless = results.verification.get(arm, ("", True))
+    return "" if lossless else f' <small title="{escape(rule)} changes the output">lossy</small>'
 
 
 def _pay_cell(cell: Cell, ratio: Ratio | None) -> str:
@@ -178,6 +199,11 @@ def warnings_of(results: Results) -> list[str]:
         f"{'Some runs failed' if cell.done else 'No result'} at {_where(results, cell)}: {cell.reason}"
         for cell in results.cells
         if cell.reason
+    ]
+    found += [
+        f"{arm}: {rule} is not lossless, so the output is not the target's; a gain is bought with other text"
+        for arm, (rule, lossless) in results.verification.items()
+        if not lossless
     ]
     found += _rejections(results)
     found += _saturation(results)
