@@ -7,8 +7,9 @@ from pathlib import Path
 
 from sim.report import crossings as be
 from sim.report.axis import Axis, Cell, Slice, say_value
+from sim.report.figures.badges import cost_profiles
 from sim.report.figures.provenance import subtitle
-from sim.report.figures.verdict import cost_profiles, warnings_of
+from sim.report.figures.verdict import warnings_of
 from sim.report.plain_text import verified
 from sim.report.reader import Ratio, Results, load_results
 from sim.report.wording import clean, metric_name, number, percent

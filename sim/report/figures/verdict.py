@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from sim.report import crossings as be
 from sim.report.axis import Axis, Cell, Slice, say_value
+from sim.report.figures.badges import badges, cost_profiles
 from sim.report.panel import swatch
 from sim.report.reader import Ratio, Results
 from sim.report.style import arm_styles
@@ -17,7 +18,7 @@ _MARKS = {"better": "▲", "worse": "▼", "not resolved": "≈"}
 def verdict_html(results: Results) -> str:
     """The verdict section."""
     kicker = f"Does speculation pay? Judged by {metric_name(be.main_objective(results))}"
-    parts = [f'<p class="kicker">{escape(kicker)}</p><h2>{escape(headline(results))}</h2>', _badge(results)]
+    parts = [f'<p class="kicker">{escape(kicker)}</p><h2>{escape(headline(results))}</h2>', badges(results)]
     for part in results.slices:
         parts.append(f"<h3>{escape(part.label)}</h3>" if part.label and len(results.slices) > 1 else "")
         if results.axis is None:
@@ -58,44 +59,6 @@ def _point_headline(results: Results, objective: str) -> str:
         ci = interval(ratio.low, ratio.high, "x")
         words.append(f"{arm} {pays}: {change(ratio.speedup)}" + (f" ({results.ci} {ci}×)" if ci else ""))
     return "; ".join(words) or "Nothing to compare"
-
-
-def cost_profiles(results: Results) -> list[dict[str, object]]:
-    """The fitted parameters behind the step times, from the manifest: `profile`, `relative_error`."""
-    found = results.manifest.get("cost_profile") or {}
-    if not isinstance(found, dict):
-        return []
-    several = [value for value in found.values() if isinstance(value, dict)]
-    unique = {str(value.get("profile")): value for value in several}
-    return [found] if "profile" in found else list(unique.values())
-
-
-def _badge(results: Results) -> str:
-    badges = []
-    for profile in cost_profiles(results):
-        error = float(str(profile.get("relative_error") or 0))
-        kind = "exact" if error == 0 else "good" if error <= 0.08 else "fair" if error <= 0.15 else "poor"
-        words = "exact by definition" if error == 0 else f"step times ± {100 * error:.0f} % (one sigma)"
-        hint = "calibrated on this GPU and format" if kind == "good" else "not calibrated on this GPU and format"
-        hint = "a model with given times" if kind == "exact" else hint
-        name = escape(profile.get("profile"))
-        badges.append(f'<li class="badge {kind}"><b>{name}</b> cost profile: {words}, {hint}</li>')
-    badges += _verification_badges(results)
-    return f'<ul class="badges">{"".join(badges)}</ul>' if badges else ""
-
-
-def _verification_badges(results: Results) -> list[str]:
-    """One badge for all arms whose output stays the target's, one for each that changes it."""
-    same = [arm for arm, (_, lossless) in results.verification.items() if lossless]
-    rules = dict.fromkeys(results.verification[arm][0] for arm in same)
-    badges = [
-        f'<li class="badge good"><b>{escape(listed(same))}</b> lossless: verified by {escape(listed(list(rules)))}</li>'
-    ]
-    return badges * bool(same) + [
-        f'<li class="badge poor"><b>{escape(arm)}</b> not lossless: {escape(rule)} changes the output</li>'
-        for arm, (rule, lossless) in results.verification.items()
-        if not lossless
-    ]
 
 
 def _grid(results: Results, axis: Axis, part: Slice, objective: str) -> str:
