@@ -130,8 +130,8 @@ def lossless_lines(checks: Sequence[RuleCheck], head: str, num_samples: int, col
         rows.append([*row, f"{check.acceptance:.4f}", f"{check.tokens_per_step:.4f}"])
     yield from columns(rows, left=1)
     yield from _said(
-        f"TV: total variation distance of the whole block. Sampled: {num_samples:,} steps; `by chance` is what sampling "
-        "noise alone shows on average."
+        f"TV: total variation distance of the whole block. Sampled: {num_samples:,} steps; `by chance` is what "
+        "sampling noise alone shows on average."
     )
 
 

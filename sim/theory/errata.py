@@ -43,9 +43,8 @@ def _token_claims() -> Iterator[Erratum]:
         elsewhere = [n for n in range(1, 17) if round(expected_tokens(alpha, n), digits) == claimed]
         hint = f"; {claimed:.{digits}f} is the value of K = {elsewhere[0]}" if elsewhere and not right else ""
         text = f"{value:.4f} tokens per step, {value - 1:.4f} of them accepted drafts{hint}"
-        yield Erratum(
-            f"K = {k}, alpha {alpha:g}: {claimed:g} tokens per step", "right" if right else "wrong", text, value
-        )
+        statement = f"K = {k}, alpha {alpha:g}: {claimed:.{digits}f} tokens per step"
+        yield Erratum(statement, "right" if right else "wrong", text, value)
 
 
 def _formula() -> Erratum:
@@ -98,7 +97,7 @@ def _means() -> Erratum:
 def _lock_step() -> Erratum:
     alone, batch = (lock_step_accepted(0.8, 5, n) for n in (1, 8))
     text = (
-        f"nobody waits, a batch emits the sum: {alone:.3f} accepted per request (alpha 0.8, K = 5), not the {batch:.3f} "
-        "of the minimum over 8 requests"
+        f"nobody waits, a batch emits the sum: {alone:.3f} accepted per request (alpha 0.8, K = 5), not {batch:.3f}, "
+        "the minimum over 8 requests"
     )
     return Erratum("a batch advances by the shortest accepted run of its requests", "wrong", text, alone)

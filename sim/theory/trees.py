@@ -1,9 +1,9 @@
 """Draft trees: expected tokens by path products, the best tree of a size, and the best size for a batch.
 
 Positional assumption of Sequoia (arXiv 2402.12374): the child of rank r is accepted with p_r whatever its context, and
-ranks exclude one another. A verification then emits one token per node of the accepted path, root included, so the expected
-tokens are the sum over all nodes of the products along their paths. Sizes count the root: a tree of n nodes verifies n
-tokens, n - 1 of them drafts.
+ranks exclude one another. A verification then emits one token per node of the accepted path, root included, so the
+expected tokens are the sum over all nodes of the products along their paths. Sizes count the root: a tree of n nodes
+verifies n tokens, n - 1 of them drafts.
 """
 
 import heapq
