@@ -333,9 +333,8 @@ def page() -> str:
 
 def theory_page() -> str:
     """The page with the output below every `$ specsim theory` renewed."""
-    return re.sub(
-        r"```console\n\$ (specsim theory [^\n]*)\n.*?```", _run, THEORY.read_text(encoding="utf-8"), flags=re.S
-    )
+    example = re.compile(r"```console\n\$ (specsim theory [^\n]*)\n.*?```", re.DOTALL)
+    return example.sub(_run, THEORY.read_text(encoding="utf-8"))
 
 
 def _run(example: re.Match[str]) -> str:

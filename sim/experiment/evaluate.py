@@ -60,4 +60,4 @@ class Evaluator:
 
     def _task(self, cell: Cell, arm: str, replicate: int) -> Task:
         text = cell.scenario.model_dump_json()
-        return Task(text, cell.cell_id, dict(cell.vary), arm, replicate, str(self._base_dir), "")
+        return Task(text, cell.cell_id, dict(cell.vary), arm, replicate, str(self._base_dir), keep_files=False)

@@ -10,6 +10,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import TimeoutError as FutureTimeout
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +19,9 @@ from typing import Protocol, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+#: When no task has finished for this long, something hangs: the longest runs take a few minutes.
+STALL_S = 1800.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +54,15 @@ def usable_cpus() -> int:
 
 
 @contextmanager
-def local_executor(jobs: int | None = None) -> Iterator[Executor]:
+def local_executor(jobs: int | None = None, stall_s: float = STALL_S) -> Iterator[Executor]:
     """Workers of this machine, stopped at the end of the `with` block.
 
     Args:
         jobs: how many; default one per processor; with 1 everything runs in this process.
+        stall_s: when no task finishes for this long, the workers are killed; see `LocalPool`.
     """
     workers = max(1, usable_cpus() if jobs is None else jobs)
-    executor: Executor = LocalPool(workers) if workers > 1 else Serial()
+    executor: Executor = LocalPool(workers, stall_s) if workers > 1 else Serial()
     try:
         yield executor
     finally:
@@ -79,12 +84,15 @@ class Serial:
 class LocalPool:
     """Spawned processes, started when there is work for more than one and kept until `close`.
 
+    A worker that hangs is treated like one that died: the tasks in flight are run again alone, with the same patience.
+
     Args:
         jobs: the most workers at a time.
+        stall_s: when no task finishes for this long, something hangs.
     """
 
-    def __init__(self, jobs: int) -> None:
-        self._jobs = jobs
+    def __init__(self, jobs: int, stall_s: float = STALL_S) -> None:
+        self._jobs, self._stall_s = jobs, stall_s
         self._pool: ProcessPoolExecutor | None = None
 
     def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> Iterator[tuple[int, R | Died]]:
@@ -107,7 +115,7 @@ class LocalPool:
             processes = list((self._pool._processes or {}).values())
             self._pool.shutdown(wait=False, cancel_futures=True)
             for process in processes:
-                process.terminate()
+                process.kill()
             self._pool = None
 
     def _together(
@@ -120,7 +128,9 @@ class LocalPool:
                 while todo and len(flying) < 2 * self._jobs:
                     flying[self._workers().submit(function, tasks[todo[-1]])] = todo[-1]
                     todo.pop()
-                done, _ = wait(flying, return_when=FIRST_COMPLETED)
+                done, _ = wait(flying, self._stall_s, FIRST_COMPLETED)
+                if not done:
+                    raise BrokenProcessPool
                 for future in done:
                     result = future.result()
                     yield flying.pop(future), result
@@ -132,9 +142,11 @@ class LocalPool:
     def _alone(self, function: Callable[[T], R], task: T) -> R | Died:
         self.close()
         try:
-            return self._workers(1).submit(function, task).result()
+            return self._workers(1).submit(function, task).result(self._stall_s)
         except BrokenProcessPool:
             return Died()
+        except FutureTimeout:
+            return Died(f"no answer for {self._stall_s:g} s, twice")
         finally:
             self.close()
 

@@ -120,7 +120,7 @@ def guesses_lines(alpha: float, lengths: Sequence[int], counts: Sequence[int], c
 
 def lossless_lines(checks: Sequence[RuleCheck], head: str, num_samples: int, colour: bool) -> Iterator[str]:
     """A row per rule."""
-    yield bold(f"Output of every rule against the target's, {head}", colour)
+    yield from (bold(line, colour) for line in _said(f"Output of every rule against the target's, {head}"))
     rows = [["rule", "lossless", "against", "TV exact", "TV sampled", "by chance", "acceptance", "tokens/step"]]
     for check in checks:
         name = f"{check.rule} ({check.parameters})" if check.parameters else check.rule

@@ -25,12 +25,12 @@ def test_worksheet_finds_alpha(rate, k, alpha):
 
 
 def test_worksheet_error_is_that_of_repeated_measurements():
-    """2,000 logs of 400 steps: the spread of their alphas, to 5 % (three standard errors of a standard deviation)."""
+    """500 logs of 400 steps: the spread of their alphas, to 10 % (three standard errors of a standard deviation)."""
     law = emitted_distribution(0.7, 4)
-    accepted = np.random.Generator(np.random.Philox(3)).choice(5, p=law, size=(2000, 400)).sum(axis=1)
+    accepted = np.random.Generator(np.random.Philox(3)).choice(5, p=law, size=(500, 400)).sum(axis=1)
     alphas = [worksheet(1600, int(count), num_draft_tokens=4).alpha for count in accepted]
     expected = worksheet(1600, int(accepted.mean()), num_draft_tokens=4).alpha_error
-    assert np.std(alphas) == pytest.approx(expected, rel=0.05)
+    assert np.std(alphas) == pytest.approx(expected, rel=0.1)
 
 
 def test_worksheet_of_a_varying_k_gives_no_alpha():
