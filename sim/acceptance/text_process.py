@@ -58,28 +58,21 @@ class TextProcess:
     def survival(self, max_draft_tokens: int) -> Floats:
         """P(a step accepts at least 1..K drafts) in long outputs of a rule that judges token by token.
 
-        The contexts in which steps start form a chain; its stationary distribution by power iteration to 1e-12. Half a
-        step per round, so that chains with a period converge too.
+        The contexts in which steps start form a chain; its stationary distribution by power iteration to 1e-12.
         """
-        start, survival = self.start, np.zeros(max_draft_tokens)
+        accepted, start = self.written * self.kept, self.start
+        survival = np.zeros(max_draft_tokens)
         for _ in range(_MAX_ROUNDS):
-            survival, following = self._one_step(start, max_draft_tokens)
-            change = float(np.abs(following - start).sum())
-            start = 0.5 * (start + following)
+            alive = [start]
+            for _ in range(max_draft_tokens):
+                alive.append(self.advance(alive[-1][:, None] * accepted))
+            survival = np.array([mass.sum() for mass in alive[1:]])
+            reached = np.sum(alive, axis=0)  # every context that is judged, or gets the bonus token
+            following = self.advance(reached[:, None] * self.written) - (reached - start)
+            change, start = float(np.abs(following - start).sum()), following
             if change < _ACCURACY:
                 break
         return survival
-
-    def _one_step(self, start: Floats, max_draft_tokens: int) -> tuple[Floats, Floats]:
-        """Survivals of a step that starts in these contexts, and the contexts of the next start."""
-        alive, following, survival = start, np.zeros(len(start)), []
-        for _ in range(max_draft_tokens):
-            mass = alive[:, None] * self.written
-            accepted = mass * self.kept
-            survival.append(float(accepted.sum()))
-            following += self.advance(mass - accepted)
-            alive = self.advance(accepted)
-        return np.array(survival), following + self.advance(alive[:, None] * self.written)
 
     def accepted(self, positions: Positions, streams: Streams, rule: VerificationRule, max_draft_tokens: int) -> Counts:
         """Write a text for every row and judge it: drafts that a step starting at each position accepts, flat."""

@@ -126,11 +126,12 @@ def test_counted_models_are_those_of_the_definition(text):
         history.append(token)
 
 
-def test_temperature_sharpens_both(text):
-    hot, cold = (models(text, temperature=t).language_models.process(GreedyMatch()) for t in (2.0, 1e-1))
-    assert hot.written.shape == cold.written.shape
-    warm = models(text, temperature=1.0).under(GreedyDraft()).survival(1)[0]
-    assert models(text, temperature=0.3).under(GreedyDraft()).survival(1)[0] > warm
+def test_temperature_is_a_power_of_both_models(text):
+    rule = GreedyDraft()
+    warm, cold = (models(text, temperature=t).process(rule) for t in (1.0, 0.5))
+    squared = warm.written**2
+    assert cold.written == pytest.approx(squared / squared.sum(axis=1, keepdims=True), rel=1e-12)
+    assert models(text, temperature=0.3).under(rule).survival(1)[0] > models(text).under(rule).survival(1)[0]
 
 
 def test_greedy_texts_run_into_loops_and_are_walked(text):

@@ -28,7 +28,12 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "model": "llama-3.1-8b",
         "cost_model": {"kind": "constant", "target_ms": 10, "draft_ms": 1},
         "arms": {"plain": {}, **arms},
-        "workload": {"arrivals": {"kind": "closed", "max_concurrency": 4}, "num_requests": 40},
+        "workload": {
+            "arrivals": {"kind": "closed", "max_concurrency": 8},
+            "prompt_tokens": {"kind": "fixed", "value": 20},
+            "output_tokens": {"kind": "fixed", "value": 100},
+            "num_requests": 40,
+        },
         "sweep": {"replicates": 1},
     }
     return run(load_mapping(scenario, folder), folder / "results", jobs=1)
