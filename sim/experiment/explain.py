@@ -172,6 +172,8 @@ def _arm(
         speculates=setup.arm.speculates,
         speculative_config=config,
         drafter=None if drafter is None else drafter.name,
+        verification=setup.arm.rule.kind if setup.arm.speculates else None,
+        lossless=setup.arm.lossless,
         drafts_nothing_at=() if drafter is None else _without_drafts(setup),
         acceptance=_acceptance(setup),
         memory=memory_of(setup, contexts),

@@ -112,6 +112,8 @@ class ArmFacts:
     """One arm.
 
     Attributes:
+        verification: the rule that verifies its drafts; None when it drafts nothing.
+        lossless: whether its output is distributed as without speculation.
         drafts_nothing_at: (first, last) batches at which its batch-size table says K = 0 though a drafter is loaded.
     """
 
@@ -119,6 +121,8 @@ class ArmFacts:
     speculates: bool
     speculative_config: Json
     drafter: str | None
+    verification: str | None
+    lossless: bool
     drafts_nothing_at: tuple[tuple[int, int], ...]
     acceptance: tuple[Acceptance, ...]
     memory: Memory
