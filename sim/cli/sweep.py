@@ -108,7 +108,8 @@ def sweep(
         folder = find_unfinished(loaded, output, shard)
         if folder is None and not quiet:
             click.echo("nothing unfinished of this scenario; starting afresh", err=True)
-    how = HowToRun(partial(_workers, executor, scheduler, jobs, stall_timeout), shard, folder, allow_mixed)
+    workers = partial(_workers, executor, scheduler, jobs, stall_timeout)
+    how = HowToRun(workers, shard=shard, resume=folder, allow_mixed=allow_mixed)
     make = partial(run_experiment, loaded, output, progress=None if quiet else progress(), how=how)
     ctx.exit(finish(make, loaded.notes, as_json=as_json, quiet=quiet, copy_url=copy_to))
 

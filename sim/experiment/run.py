@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from sim.errors import ResultsError, SimError
+from sim.experiment.compare import Runs, runs_by_arm
 from sim.experiment.executor import Died, Executor, local_executor
 from sim.experiment.files import StorageError, json_bytes
 from sim.experiment.finish import Finished, write_results
@@ -27,6 +28,8 @@ from sim.scenario.schema import Scenario
 #: Called after every run with (finished, all, label of the run).
 Progress = Callable[[int, int, str], None]
 Workers = Callable[[], AbstractContextManager[Executor]]
+#: What to run next, given what is known: the scenario with more points or replicates, or None when that is enough.
+Refine = Callable[[Plan, Runs], Scenario | None]
 
 
 class Interrupted(KeyboardInterrupt):
@@ -47,16 +50,18 @@ class AllRunsFailedError(SimError):
 
 @dataclass(frozen=True, slots=True)
 class HowToRun:
-    """Where and how an experiment runs; nothing of it changes a result.
+    """Where and how an experiment runs; nothing of it changes the result of a run.
 
     Attributes:
         workers: makes the executor; default: the processors of this machine.
+        refine: asked after every round of runs; by default one round is enough.
         shard: run only this part of the sweep.
         resume: take up this unfinished folder.
         allow_mixed: resume what another version of specsim began.
     """
 
     workers: Workers = local_executor
+    refine: Refine | None = None
     shard: Shard = WHOLE
     resume: Path | None = None
     allow_mixed: bool = False
@@ -106,12 +111,13 @@ def run(
         header = _header(plan, loaded)
         done = _taken_up(folder, plan, header, how) if how.resume else {}
         _begin(folder, plan, loaded, header, fresh=not how.resume)
-        interrupted = _run_missing(folder, plan, done, how, progress)
+        plan, interrupted = _run_rounds(folder, plan, done, how, progress)
         finished = Finished(plan, done, tuple(header["notes"]))
         if not any(outcome.row for outcome in done.values()):
             raise _nothing(done)
         write_results(folder, finished)
-        write_journal(folder.inside(JOURNAL), [header, *_records(folder, plan, done)])
+        folder.write("scenario.resolved.yaml", dump_scenario(plan.scenario).encode())
+        write_journal(folder.inside(JOURNAL), [_header(plan, loaded), *_records(folder, plan, done)])
         folder.write("timing.json", json_bytes(_timing(started, time.perf_counter() - clock, plan.tasks, done)))
     except BaseException:
         folder.leave()
@@ -214,25 +220,52 @@ def intact(folder: RunFolder, record: Record) -> bool:
         return False
 
 
-def _run_missing(
+def _run_rounds(
     folder: RunFolder, plan: Plan, done: dict[int, Outcome], how: HowToRun, progress: Progress | None
-) -> bool:
-    """Run every task that is not done, journal it, and add it to `done`; returns whether the user interrupted."""
-    order = sorted(set(range(len(plan.tasks))) - set(done), key=lambda index: (-size(plan.tasks[index].vary), index))
-    ordered = [plan.tasks[index] for index in order]
+) -> tuple[Plan, bool]:
+    """Run rounds until nothing is to be refined; returns the last plan and whether the user interrupted.
+
+    `done` is filled with the outcomes of the last plan's tasks.
+    """
     try:
         with Journal(folder.inside(JOURNAL)) as journal, how.workers() as executor:
-            for position, result in executor.run(run_cell_arm, ordered):
-                outcome = Outcome(None, result.reason, 1) if isinstance(result, Died) else result
-                done[order[position]] = _keep(folder, journal, ordered[position], outcome)
-                if progress is not None:
-                    task = ordered[position]
-                    progress(len(done), len(plan.tasks), f"{task.arm} r{task.replicate}")
+            while True:
+                _run_missing(folder, journal, executor, plan, done, progress)
+                scenario = how.refine(plan, known_runs(done)) if how.refine else None
+                if scenario is None:
+                    return plan, False
+                known = {place_of(plan.tasks[index]): outcome for index, outcome in done.items()}
+                plan = make_plan(scenario, plan.base_dir, folder, how.shard)
+                done.clear()
+                done |= {i: known[place] for i, task in enumerate(plan.tasks) if (place := place_of(task)) in known}
     except KeyboardInterrupt:
-        for index in set(order) - set(done):  # an interrupt may come between a run's files and its record
+        for index in set(range(len(plan.tasks))) - set(done):  # it may come between a run's files and its record
             shutil.rmtree(folder.inside(place_of(plan.tasks[index])), ignore_errors=True)
-        return True
-    return False
+        return plan, True
+
+
+def known_runs(done: Mapping[int, Outcome]) -> Runs:
+    """The rows of all finished runs."""
+    return runs_by_arm(outcome.row for _, outcome in sorted(done.items()) if outcome.row is not None)
+
+
+def _run_missing(
+    folder: RunFolder,
+    journal: Journal,
+    executor: Executor,
+    plan: Plan,
+    done: dict[int, Outcome],
+    progress: Progress | None,
+) -> None:
+    """Run every task that is not done, journal it, and add it to `done`."""
+    order = sorted(set(range(len(plan.tasks))) - set(done), key=lambda index: (-size(plan.tasks[index].vary), index))
+    ordered = [plan.tasks[index] for index in order]
+    for position, result in executor.run(run_cell_arm, ordered):
+        outcome = Outcome(None, result.reason, 1) if isinstance(result, Died) else result
+        done[order[position]] = _keep(folder, journal, ordered[position], outcome)
+        if progress is not None:
+            task = ordered[position]
+            progress(len(done), len(plan.tasks), f"{task.arm} r{task.replicate}")
 
 
 def _keep(folder: RunFolder, journal: Journal, task: Task, outcome: Outcome) -> Outcome:
