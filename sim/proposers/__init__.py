@@ -1,1 +1,1 @@
-"""Proposers: rules that draft from tokens alone. Pure functions of token streams; what they cost is `sim/speculation`'s."""
+"""Rules that draft from tokens alone: pure functions of token streams; what they cost is `sim/speculation`'s."""

@@ -1,4 +1,4 @@
-"""What a proposer gives for recorded requests: drafts found and drafts right, by decode position. Contract of this folder."""
+"""What a proposer says of recorded requests: drafts found and drafts right, by position. Contract of this folder."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -25,6 +25,16 @@ class Drafts:
 
 class Proposer(Protocol):
     """A rule with its settings; frozen and hashable, since replays are cached by it."""
+
+    def __hash__(self) -> int: ...
+
+    def check(self, streams: TokenStreams) -> str:
+        """Which setting has no effect on these streams, and why; empty for none.
+
+        Raises:
+            ScenarioError: the streams lack what the rule needs, or a file of the rule cannot be read.
+        """
+        ...
 
     def replay(self, streams: TokenStreams, max_draft_tokens: int) -> Drafts:
         """Draft up to `max_draft_tokens` at every decode position, each from the recorded tokens before it.

@@ -28,6 +28,10 @@ class NgramLookup:
     prompt_lookup_max: int
     occurrence: Occurrence = "earliest"
 
+    def check(self, streams: TokenStreams) -> str:
+        """Nothing: any streams will do."""
+        return ""
+
     def replay(self, streams: TokenStreams, max_draft_tokens: int) -> Drafts:
         """The K tokens after the match, fewer where the known tokens end."""
         source, _ = longest_matches(streams, self.prompt_lookup_min, self.prompt_lookup_max, self.occurrence)
@@ -41,7 +45,8 @@ def longest_matches(
 
     Args:
         streams: the requests; each is searched on its own.
-        shortest, longest: lengths of suffixes that count, in tokens.
+        shortest: length of the shortest suffix that counts, in tokens.
+        longest: length of the longest one.
         occurrence: which one when there are several of that length.
 
     Returns:

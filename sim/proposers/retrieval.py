@@ -31,16 +31,22 @@ class Retrieval:
     max_continuation: int = 10
     datastore: Path | None = None
 
+    def check(self, streams: TokenStreams) -> str:
+        """Refuse ids that cannot be compared between texts, and a datastore that cannot be read."""
+        store = streams if self.datastore is None else read_streams(self.datastore)
+        if not (streams.comparable and store.comparable):
+            raise ScenarioError("retrieval needs real token ids; relabelled ids say nothing about other requests")
+        return ""
+
     def replay(self, streams: TokenStreams, max_draft_tokens: int) -> Drafts:
         """Requests one after another; a request's own tokens are context, never datastore.
 
         Raises:
-            ScenarioError: ids of different requests cannot be compared, or the datastore cannot be read.
+            ScenarioError: see `check`.
         """
+        self.check(streams)
         tree = SuffixTree(self.max_token_span + self.max_continuation)
         store = None if self.datastore is None else read_streams(self.datastore)
-        if not (streams.comparable and (store is None or store.comparable)):
-            raise ScenarioError("retrieval needs real token ids; relabelled ids say nothing about other requests")
         for _, output in store.requests() if store is not None else ():
             _add(tree, output)
         found: list[tuple[int, int]] = []

@@ -35,6 +35,11 @@ class SuffixDecoding:
     max_spec_factor: float = 1.0
     min_token_prob: float = 0.1
 
+    def check(self, streams: TokenStreams) -> str:
+        """Whether requests can share a tree."""
+        idle = self.max_cached_requests and not streams.comparable
+        return "suffix_decoding_max_cached_requests: relabelled ids say nothing about other requests" if idle else ""
+
     def replay(self, streams: TokenStreams, max_draft_tokens: int) -> Drafts:
         """Requests one after another, each token by token; a step drafts from all tokens before it."""
         shared = SuffixTree(self.max_tree_depth) if self.max_cached_requests and streams.comparable else None

@@ -134,7 +134,8 @@ class SuffixTree:
         """The most frequent continuation of a string.
 
         Args:
-            node, skipped: the string, as `find` gives it.
+            node: of the string, as `find` gives it.
+            skipped: how many tokens of the string lie in the text behind a leaf.
             depth: its length.
             limit: most tokens.
             least: stop where the estimated probability of the path falls below it.

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from sim.rng import Ints
-from sim.token_streams.formats import MAX_TOKENS, read_csv, read_jsonl
-from sim.token_streams.parquet import is_parquet, read_parquet
 from sim.text_file import read_text, refuse
+from sim.token_streams.formats import CSV_COLUMNS, ID_COLUMNS, MAX_TOKENS, read_csv, read_jsonl
+from sim.token_streams.parquet import is_parquet, read_parquet
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,12 +42,13 @@ class TokenStreams:
     def known_ends(self) -> Ints:
         """(D,) index into `tokens` of the last known token, for every decode position, request after request.
 
-        A request of L output tokens has L - 1 decode positions: the steps that start after output token 0, 1, ... L - 2.
+        A request of L output tokens has L - 1 of them: the steps that start after output token 0, 1, ... L - 2.
         """
         positions = self.output_tokens - 1
         first = self.offset[:-1] + self.prompt_tokens
         within = np.arange(positions.sum()) - np.repeat(np.cumsum(positions) - positions, positions)
-        return np.repeat(first, positions) + within
+        ends: Ints = np.repeat(first, positions) + within
+        return ends
 
     @cached_property
     def request_ends(self) -> Ints:
@@ -83,6 +84,15 @@ def read_streams(path: Path) -> TokenStreams:
     except OSError as error:
         raise refuse(path, f"cannot be read: {error.strerror}") from None
     return _read(path, status.st_mtime_ns, status.st_size)
+
+
+def holds_streams(path: Path) -> bool:
+    """Whether a file looks like token streams: parquet, or their column names in its first line."""
+    if is_parquet(path):
+        return True
+    text, _ = read_text(path)
+    first = text.lstrip().partition("\n")[0]
+    return ID_COLUMNS[0] in first or set(CSV_COLUMNS) <= {name.strip() for name in first.split(",")}
 
 
 @lru_cache(maxsize=8)
