@@ -173,9 +173,7 @@ class Workload(Spec):
         """
         trace = None if self.trace is None else self.trace.load(base_dir)
         if trace is not None and self.arrivals.needs_trace and not trace.timed:
-            raise ScenarioError(
-                "token streams have no arrival times; allowed: arrivals of kind closed, poisson or gamma"
-            )
+            raise ScenarioError("token streams have no arrival times; allowed: closed, poisson or gamma")
         return trace
 
     @property
