@@ -71,11 +71,15 @@ class SuffixDecoding:
             shared.append(output[-1])
 
     def _best(self, tree: SuffixTree, context: Sequence[int], most: int) -> Scored:
+        """The best draft of a tree: from the longest suffix down, until shorter ones cannot score more."""
         best: Scored = ([], 0.0)
-        for size, (node, skipped) in enumerate(self._matches(tree, context), start=1):
+        matches = list(self._matches(tree, context))
+        for size in range(len(matches), 0, -1):
             limit = min(most, int(size * self.max_spec_factor + _ROUNDING))
-            draft = tree.path(node, skipped, size, limit, self.min_token_prob)
-            if draft[1] >= best[1]:
+            if limit <= best[1]:
+                return best
+            draft = tree.path(*matches[size - 1], size, limit, self.min_token_prob)
+            if draft[1] > best[1]:
                 best = draft
         return best
 

@@ -43,10 +43,8 @@ def recorded(tmp_path_factory):
         for request in range(100):
             writer.writerow([request, "eagle", 0, letters[400 * request : 400 * request + 300 + request], ""])
     ids = np.random.Generator(np.random.Philox(6)).integers(0, 6, 60_000).tolist()
-    starts = range(0, 40_000, 400)
-    lines = [
-        {"prompt_token_ids": ids[s : s + 20], "output_token_ids": ids[s + 20 : s + 330 + s // 400]} for s in starts
-    ]
+    parts = [(ids[start : start + 20], ids[start + 20 : start + 330 + start // 400]) for start in range(0, 40_000, 400)]
+    lines = [{"prompt_token_ids": prompt, "output_token_ids": output} for prompt, output in parts]
     (folder / "streams.jsonl").write_text("\n".join(map(json.dumps, lines)))
     return folder
 
