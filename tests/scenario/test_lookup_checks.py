@@ -9,6 +9,7 @@ import pytest
 from sim.acceptance.walk import walk
 from sim.scenario.build import simulate
 from sim.scenario.files import shipped_folder
+from sim.scenario.load import load_scenario
 
 HEAD = "model: llama-3.1-8b\nhardware: h100-sxm\nworkload: {num_requests: 300}\n"
 ARM = "arms: {plain: {}, e: {speculative_config: {method: %s, num_speculative_tokens: 3%s}, acceptance: %s}}\n"
@@ -78,3 +79,11 @@ def test_a_run_replays_the_very_requests_with_the_settings_of_the_arm(load) -> N
         found = walk(recording.tape(3), recording.table(), 3)
         assert steps.draft_tokens.sum() == found.drafted_tokens
         assert steps.accepted_tokens.sum() == found.accepted_counts @ np.arange(4)
+
+
+@pytest.mark.parametrize("name", ["ngram-stream", "suffix", "rest"])
+def test_shipped_scenarios_on_streams_are_without_remarks(name: str) -> None:
+    loaded = load_scenario(str(shipped_folder() / "methods" / f"{name}.yaml"))
+    assert loaded.notes == ()
+    (computed, *_) = [arm.located(loaded.base_dir) for arm in loaded.scenario.arms.values() if arm.speculates]
+    assert computed.acceptance.survival(3)[0] > 0.2
