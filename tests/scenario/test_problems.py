@@ -67,7 +67,7 @@ def short(problem: Problem) -> str:
         (HEAD + EAGLE.replace("eagle3", "ngram") % "{kind: stream_replay, path: none.jsonl}",
          "3:127 arms.e.acceptance.path: "),
         (HEAD + EAGLE.replace("eagle3", "suffix") % "{kind: iid, rate: 0.5}" + "engine: {async_scheduling: true}",
-         "3:52 arms.e.speculative_config.method: suffix drafts are made on the CPU"),
+         "3:52 arms.e.speculative_config.method: the drafts of suffix are made on the CPU"),
         (HEAD + EAGLE.replace("eagle3", "ngram, prompt_lookup_min: 4, prompt_lookup_max: 2") % "{kind: iid, rate: 0.5}",
          "3:43 arms.e.speculative_config: prompt_lookup_min (4) is above prompt_lookup_max (2)"),
         (HEAD + "arms: {plain: {acceptance: {kind: iid, rate: 0.5}}}", "3:16 arms.plain.acceptance: has no effect"),
