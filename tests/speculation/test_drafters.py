@@ -133,6 +133,12 @@ def test_a_lookup_from_above_to_below_is_refused() -> None:
         Ngram(num_speculative_tokens=3, prompt_lookup_min=4, prompt_lookup_max=2)
 
 
+def test_suffix_decoding_drafts_up_to_its_depth_unless_told() -> None:
+    assert Suffix().num_speculative_tokens == 24
+    assert Suffix(suffix_decoding_max_tree_depth=12).max_draft_tokens == 12
+    assert Suffix(suffix_decoding_max_tree_depth=12, num_speculative_tokens=3).max_draft_tokens == 3
+
+
 def test_methods_that_look_drafts_up_bring_their_rule_and_say_what_the_host_holds() -> None:
     suffix, rest = Suffix(num_speculative_tokens=8), Rest(num_speculative_tokens=8, datastore="store.jsonl")
     assert suffix.proposer == SuffixDecoding(24, 10_000, 1.0, 0.1)
