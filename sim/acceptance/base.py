@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.errors import ScenarioError
+from sim.proposers.base import Proposer
 from sim.rng import Floats, Ints, Streams
 from sim.spec import Family, Spec
 from sim.verification.base import VerificationRule
@@ -110,6 +111,16 @@ class AcceptanceModel(Spec):
         Raises:
             ScenarioError: one of them cannot be used.
         """
+
+    def drafted_by(self, proposer: Proposer | None) -> Self:
+        """This model for an arm whose method drafts by `proposer` (None: not from tokens).
+
+        Most kinds state what is accepted, whatever drafts, and return themselves.
+
+        Raises:
+            ScenarioError: acceptance is computed from tokens, and the method does not draft from them.
+        """
+        return self
 
     def check_draft_tokens(self, max_draft_tokens: int) -> None:
         """Refuse a K beyond `max_supported_draft_tokens`.

@@ -174,6 +174,7 @@ def _arm(
         drafter=None if drafter is None else drafter.name,
         verification=setup.arm.rule.kind if setup.arm.speculates else None,
         lossless=setup.arm.lossless,
+        host_memory_bytes=setup.arm.speculative_config.host_memory_bytes(demand.mean_output_tokens),
         drafts_nothing_at=() if drafter is None else _without_drafts(setup),
         acceptance=_acceptance(setup),
         memory=memory_of(setup, contexts),
