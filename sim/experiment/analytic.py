@@ -61,7 +61,7 @@ def price_step(setup: ArmSetup, work: DraftWork) -> DecodeStep:
     target, host = setup.cost.target.price(work.target), setup.cost.host
     draft_s = setup.drafter.draft_seconds(work)
     overlapped = setup.engine.async_scheduling and not host.is_remainder
-    passes = 0 if setup.deployment.drafter is None else work.num_draft_tokens
+    passes = setup.arm.speculative_config.num_draft_passes(work.num_draft_tokens)
     engine_error_s = setup.cost.engine_error.seconds(work.target, target, passes)
     return DecodeStep(target, draft_s, host.seconds(work.target.num_seqs), overlapped, engine_error_s)
 
@@ -120,7 +120,7 @@ def tokens_per_step(setup: ArmSetup, batch: int) -> float:
     model = setup.arm.acceptance
     if not k or model is None:
         return 1.0
-    return tokens_from_survival(model.survival(k))
+    return tokens_from_survival(model.survival(min(k, setup.arm.speculative_config.max_accepted_tokens)))
 
 
 def _largest_batch(arm: ArmSetup, baseline: ArmSetup, context_tokens: int) -> tuple[int, bool]:
@@ -141,8 +141,8 @@ def why_not(setup: ArmSetup) -> str:
     """Why the closed form does not describe an arm; "" when it does."""
     if setup.arm.class_acceptance:
         return "traffic classes have acceptances of their own"
-    if setup.arm.speculative_config.method == "ngram":
-        return "the number of n-gram drafts depends on the text"
+    if setup.arm.speculative_config.draft_count_varies:
+        return "the number of drafts depends on the text"
     return ""
 
 

@@ -5,13 +5,14 @@ no tokens and costs nothing.
 """
 
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from sim.cost.base import BoundCost, ForwardPass
 from sim.deployment import Deployment
 from sim.draft_length.base import DraftLength
 from sim.models.model import Model
 from sim.spec import Family, Spec
+from sim.speculation.facts import MethodFacts
 
 
 class DraftWork(NamedTuple):
@@ -45,6 +46,15 @@ class SpeculationMethod(Spec):
     `bind` needs the deployment because a drafter's passes are priced on the same GPUs.
     """
 
+    #: What docs/methods.md says beside what it computes; None only for methods that draft nothing.
+    facts: ClassVar[MethodFacts | None] = None
+    #: Drafts are made on the CPU, so the next step cannot be scheduled before this one is done.
+    drafts_on_cpu: ClassVar[bool] = False
+    #: How many drafts a step finds depends on the text, so that closed forms do not hold.
+    draft_count_varies: ClassVar[bool] = False
+    #: The network that drafts is part of the target: no weights and no KV of its own.
+    shares_target: ClassVar[bool] = False
+
     method: str
 
     @property
@@ -67,6 +77,15 @@ class SpeculationMethod(Spec):
         """The rule that picks K for the next step."""
         raise NotImplementedError
 
+    @property
+    def needs_equal_vocabulary(self) -> bool:
+        """Whether drafts are token ids of the drafter's own vocabulary, which must then be the target's."""
+        return False
+
+    def num_draft_passes(self, num_draft_tokens: int) -> int:
+        """Passes of the drafter's network for this many drafts."""
+        return 0
+
     def drafter_tensor_parallel_size(self, tensor_parallel_size: int) -> int:
         """GPUs the drafter is sharded over, given the target's; the target's unless the config says otherwise."""
         return tensor_parallel_size
@@ -79,6 +98,10 @@ class SpeculationMethod(Spec):
             base_dir: folder that relative `config.json` paths start from.
         """
         raise NotImplementedError
+
+    def verification_cost(self, cost: BoundCost) -> BoundCost:
+        """The prices under this method; other than `cost` only where verification reuses what drafting computed."""
+        return cost
 
     def bind(self, deployment: Deployment, cost: BoundCost) -> Drafter:
         """Price this drafter on the deployment."""

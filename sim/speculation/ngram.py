@@ -11,7 +11,28 @@ from sim.deployment import Deployment
 from sim.models.model import Model
 from sim.speculation.base import SPECULATION, Drafter, DraftWork
 from sim.speculation.chain import ChainMethod
+from sim.speculation.facts import MethodFacts, TypicalAcceptance
 from sim.units import Microseconds, Nanoseconds
+
+
+_FACTS = MethodFacts(
+    drafting="No pass: the longest suffix of the request's own tokens that occurs earlier is continued.",
+    cpu="a search, linear in the context",
+    acceptance_kinds=("ngram_markov", "sequence_replay"),
+    engines={
+        "vLLM": "`method: ngram`",
+        "SGLang": "`--speculative-algorithm NGRAM`",
+        "TensorRT-LLM": "`NGramDecodingConfig`",
+        "Hugging Face": "`prompt_lookup_num_tokens`",
+        "llama.cpp": "`examples/lookup`",
+    },
+    sources=("vLLM `v1/spec_decode/ngram_proposer.py`", "SpecDecode-Bench, arXiv 2601.11580 (CPU time)"),
+    typical=(
+        TypicalAcceptance("Llama-3.1-8B, GSM8K, K=3, match 3 to 7, T=0", 1.17, "SpecDecode-Bench, arXiv 2601.11580"),
+        TypicalAcceptance("Llama-3.1-8B, ShareGPT, K=3, match 3 to 7, T=0", 1.29, "SpecDecode-Bench, arXiv 2601.11580"),
+        TypicalAcceptance("code editing, K=5, match 2 to 5", 2.96, "vLLM pull request 24344"),
+    ),
+)
 
 
 @SPECULATION.register
@@ -30,6 +51,10 @@ class Ngram(ChainMethod):
     no_effect_keys: ClassVar[frozenset[str]] = ChainMethod.no_effect_keys | {
         "model", "prompt_lookup_max", "prompt_lookup_min", "draft_tensor_parallel_size",
     }  # fmt: skip
+
+    facts: ClassVar[MethodFacts | None] = _FACTS
+    drafts_on_cpu: ClassVar[bool] = True
+    draft_count_varies: ClassVar[bool] = True
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"method": "ngram", "num_speculative_tokens": 3}]})
 

@@ -9,7 +9,7 @@ from sim.cost.base import BoundCost, ForwardPass, HostOverhead, PassPrice
 from sim.cost.passes import join_passes, plain_pass, prefill_pass, verify_pass
 from sim.models.catalogue import find_model
 from sim.speculation.base import DraftWork, SpeculationMethod
-from sim.speculation.chain import AutoregressiveDrafter
+from sim.speculation.drafters import AutoregressiveDrafter
 from sim.speculation.draft_model import DraftModel
 from sim.speculation.eagle import Eagle
 from sim.speculation.mtp import Mtp
