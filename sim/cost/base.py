@@ -100,6 +100,9 @@ class NoCost:
         return PassPrice(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, True)
 
 
+NO_COST = NoCost()
+
+
 @dataclass(frozen=True, slots=True)
 class HostOverhead:
     """CPU time of the engine per step: scheduling, sampling bookkeeping, detokenisation.
@@ -192,17 +195,18 @@ class BoundCost:
     caveats: tuple[str, ...] = ()
     checked_batch: int | None = None
     checked_context_tokens: int | None = None
-    intake: PassCost = NoCost()
+    intake: PassCost = NO_COST
 
-    def draft_pass_seconds(self, forward: ForwardPass, taken_in: ForwardPass | None = None) -> float:
+    def draft_pass_seconds(self, forward: ForwardPass, tokens_taken_in: int = 0) -> float:
         """One drafter pass: its kernels, or its launches where those take longer.
 
         Args:
             forward: the pass; without tokens it has no kernels.
-            taken_in: the target's pass, when the drafter takes in its states before this pass.
+            tokens_taken_in: tokens of the target's pass whose states the drafter takes in before this one.
         """
         seconds = self.draft.price(forward).seconds
-        if taken_in is not None:
+        if tokens_taken_in:
+            taken_in = ForwardPass(0, tokens_taken_in, 0, 0, NO_ATTENTION, NO_ATTENTION)
             seconds += self.intake.price(taken_in).seconds
         return max(seconds, self.draft_launch_s)
 

@@ -9,12 +9,12 @@ from pydantic import ConfigDict, Field
 
 from sim.cost.base import (
     COST_MODELS,
+    NO_COST,
     BoundCost,
     CostModel,
     EngineError,
     Host,
     HostOverhead,
-    NoCost,
     PassCost,
 )
 from sim.cost.moe import UNIFORM, Routing
@@ -174,7 +174,7 @@ def bind_roofline(
     target = RooflineCost(stack.bind(deployment.target), engine.costs)
     drafter, kernels = deployment.drafter, drafter_costs(engine.costs)
     draft = target
-    intake: PassCost = NoCost()
+    intake: PassCost = NO_COST
     if drafter is not None:
         on_gpus = drafter_stack(deployment, drafter, chosen)
         draft = RooflineCost(on_gpus.bind(drafter), kernels)
@@ -197,8 +197,10 @@ def bind_roofline(
 
 
 def drafter_costs(target: EngineCosts) -> EngineCosts:
-    """What comes on top of a drafter's kernels. KV is read again only in passes that verify drafts: in those layers of
-    the target that a drafter made of its first layers shares with it."""
+    """What comes on top of a drafter's kernels.
+
+    KV is read again in passes that verify drafts only: those of a target whose first layers are the drafter.
+    """
     return EngineCosts(time_scale=target.time_scale, kv_reads=target.kv_reads)
 
 

@@ -12,13 +12,13 @@ from pydantic import ConfigDict, Field
 
 from sim.cost.base import (
     COST_MODELS,
+    NO_COST,
     BoundCost,
     CostModel,
     EngineError,
     ForwardPass,
     Host,
     HostOverhead,
-    NoCost,
     PassCost,
     PassPrice,
 )
@@ -189,7 +189,7 @@ class Table(CostModel):
         draft, launch_s, intake = (base.draft if drafter else target), base.draft_launch_s, base.intake
         if drafter and measured:
             draft = self._checked(times.draft, LaunchedPass(base), HostOverhead(0.0, 0.0), drafts=True)
-            launch_s, intake = 0.0, NoCost()
+            launch_s, intake = 0.0, NO_COST
         profile = f"table+{base.profile}"
         bound = replace(
             base, target=target, draft=draft, host=self.host.bind(), draft_launch_s=launch_s, profile=profile,

@@ -27,7 +27,8 @@ class LinearShape(NamedTuple):
     """One weight matrix as one GPU holds it: `layers` products of [tokens, k_in] by [k_in, n_out] in a pass.
 
     Attributes:
-        name: qkv, o, gate_up, down, q, q_a, q_b, kv, kv_a, kv_b, router, shared_gate_up, shared_down, fc, extra or lm_head.
+        name: qkv, o, gate_up, down, q, q_a, q_b, kv, kv_a, kv_b, router, shared_gate_up, shared_down, fc, extra or
+            lm_head.
         n_out: outputs per GPU.
         k_in: inputs per GPU.
         layers: how many layers have it.

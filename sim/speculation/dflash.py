@@ -88,7 +88,7 @@ class BlockDrafter:
         """Time of one step's drafting; 0 when the target's pass is empty."""
         if not work.target.num_tokens:
             return 0.0
-        return self.cost.draft_pass_seconds(block_pass(work), work.target)
+        return self.cost.draft_pass_seconds(block_pass(work), work.target.num_tokens)
 
 
 def block_pass(work: DraftWork) -> ForwardPass:

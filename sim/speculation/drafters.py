@@ -28,7 +28,7 @@ class AutoregressiveDrafter:
         if not work.target.num_tokens:
             return 0.0
         rows = work.num_seqs if work.num_draft_tokens else 0
-        seconds = self.cost.draft_pass_seconds(following_pass(work, self.new_slots, rows), work.target)
+        seconds = self.cost.draft_pass_seconds(following_pass(work, self.new_slots, rows), work.target.num_tokens)
         more = work.num_draft_tokens - 1
         if more > 0 and work.num_seqs:
             seconds += more * self.cost.draft_pass_seconds(mean_pass(work))
@@ -55,7 +55,7 @@ class ParallelDrafter:
             return 0.0
         k = work.num_draft_tokens
         new_slots = self.new_slots + max(0, k - 1)
-        return self.cost.draft_pass_seconds(following_pass(work, new_slots, k * work.num_seqs), work.target)
+        return self.cost.draft_pass_seconds(following_pass(work, new_slots, k * work.num_seqs), work.target.num_tokens)
 
 
 def following_pass(work: DraftWork, new_slots: int, num_logit_rows: int) -> ForwardPass:

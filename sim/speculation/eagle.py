@@ -35,8 +35,10 @@ _FACTS = MethodFacts(
         TypicalAcceptance("EAGLE-3, Qwen3-8B, MT-Bench, K=3, T=0", 2.26, "vLLM test baselines"),
         TypicalAcceptance("EAGLE trace, Llama-3.1-8B, GSM8K, K=3, T=0", 2.40, "SpecDecode-Bench, arXiv 2601.11580"),
         TypicalAcceptance("EAGLE trace, Llama-3.1-8B, ShareGPT, K=3, T=0", 2.29, "SpecDecode-Bench, arXiv 2601.11580"),
-        TypicalAcceptance("P-EAGLE (4 layers), gpt-oss-120b, MT-Bench, K=5", 2.68, "card of amazon/gpt-oss-120b-p-eagle"),
-        TypicalAcceptance("P-EAGLE (4 layers), gpt-oss-120b, HumanEval, K=5", 3.15, "card of amazon/gpt-oss-120b-p-eagle"),
+        TypicalAcceptance("P-EAGLE (4 layers), gpt-oss-120b, MT-Bench, K=5",
+                          2.68, "card of amazon/gpt-oss-120b-p-eagle"),
+        TypicalAcceptance("P-EAGLE (4 layers), gpt-oss-120b, HumanEval, K=5",
+                          3.15, "card of amazon/gpt-oss-120b-p-eagle"),
     ),
 )  # fmt: skip
 

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import ConfigDict
 
-from sim.cost.base import NO_ATTENTION, AttentionLoad, BoundCost, ForwardPass, PassCost, PassPrice
+from sim.cost.base import NO_ATTENTION, OP_GROUPS, AttentionLoad, BoundCost, ForwardPass, PassCost, PassPrice
 from sim.deployment import Deployment
 from sim.models.draft_heads import first_layers
 from sim.models.model import Model
@@ -112,8 +112,10 @@ class RemainingLayers:
             return whole
         all_tokens = self._first.price(forward._replace(num_logit_rows=0))
         left = self._first.price(without_drafted(forward))
-        groups = [w - a + b for w, a, b in zip(whole[1:6], all_tokens[1:6], left[1:6], strict=True)]
-        return PassPrice(sum(groups), *groups, whole.memory_bound, whole.extrapolated)
+        changed = {
+            group: getattr(whole, group) - getattr(all_tokens, group) + getattr(left, group) for group in OP_GROUPS
+        }
+        return whole._replace(seconds=sum(changed.values()), **changed)
 
 
 def without_drafted(forward: ForwardPass) -> ForwardPass:

@@ -11,7 +11,6 @@ from sim.speculation.base import SPECULATION
 from sim.speculation.chain import AutoregressiveMethod
 from sim.speculation.facts import MethodFacts, TypicalAcceptance
 
-
 _FACTS = MethodFacts(
     drafting="One pass over the target's new tokens (prompts included), then K - 1 passes of one token per request, "
     "each through one full block of the target (with experts where it has them) and its LM head.",

@@ -14,7 +14,6 @@ from sim.speculation.chain import ChainMethod
 from sim.speculation.facts import MethodFacts, TypicalAcceptance
 from sim.units import Microseconds, Nanoseconds
 
-
 _FACTS = MethodFacts(
     drafting="No pass: the longest suffix of the request's own tokens that occurs earlier is continued.",
     cpu="a search, linear in the context",
