@@ -1,4 +1,4 @@
-"""Writes the tables of docs/reference/scenario.md from the specs; `tests/docs` checks that they are current.
+"""Writes the tables of docs/reference/scenario.md, and docs/methods.md; `tests/docs` checks that they are current.
 
 Usage: python docs/generate.py
 """
@@ -6,6 +6,7 @@ Usage: python docs/generate.py
 import inspect
 import json
 import re
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -313,3 +314,4 @@ def page() -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
+    runpy.run_path(str(Path(__file__).with_name("generate_methods.py")), run_name="__main__")
