@@ -34,8 +34,8 @@ TABLE = f"""## Costs side by side
 The arms of `scenarios/methods/` on one H100 and, where nothing else is said, Llama-3.1-8B in 16 bits; context
 {CONTEXT:,} tokens, cost profile and engine of the scenarios' defaults (vLLM). Milliseconds at batch
 {", ".join(map(str, BATCHES))}. *Drafting* is the time between target passes; *verifying* is what the target's pass
-takes beyond a plain one. *Look-ahead* is KV slots per request held for the next drafts, *width* the tokens of a request in a
-step, *depth* the most drafts one step can accept.
+takes beyond a plain one. *Look-ahead* is KV slots per request held for the next drafts, *width* the tokens of a request
+in a step, *depth* the most drafts one step can accept.
 """
 
 HEADER = (
