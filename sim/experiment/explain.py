@@ -165,7 +165,7 @@ def _arm(
         speculates=setup.arm.speculates,
         speculative_config=config,
         drafter=None if drafter is None else drafter.name,
-        drafts_nothing_at=() if drafter is None else _without_drafts(setup),
+        drafts_nothing_at=_without_drafts(setup) if setup.arm.speculative_config.num_draft_passes(0) else (),
         acceptance=_acceptance(setup),
         memory=memory_of(setup, contexts),
         prefill=prefill_of(setup, max(1, round(demand.mean_prompt_tokens))),

@@ -13,7 +13,7 @@ NAMES = [name for name in shipped_names() if name.startswith("methods/") and nam
 
 @pytest.mark.parametrize("name", NAMES)
 def test_leaping_over_steps_changes_no_byte(name: str) -> None:
-    sizes = ["workload.num_requests=30", "workload.arrivals.max_concurrency=12"]
+    sizes = ["workload.num_requests=16", "workload.arrivals.max_concurrency=12"]
     loaded = load_scenario(name, overrides=sizes)
     arm = next(arm for arm, spec in loaded.scenario.arms.items() if spec.speculates)
     leapt, stepped = (simulate(loaded.scenario, arm, 0, loaded.base_dir, leap=leap) for leap in (True, False))
