@@ -22,7 +22,7 @@ _FACTS = MethodFacts(
     engines={
         "vLLM": "`method: eagle` or `eagle3`; `parallel_drafting: true` for P-EAGLE",
         "SGLang": "`--speculative-algorithm EAGLE` or `EAGLE3`, `--speculative-eagle-topk 1` for chains",
-        "TensorRT-LLM": "`EagleDecodingConfig`",
+        "TensorRT-LLM": "`EagleDecodingConfig`, `Eagle3DecodingConfig`",
     },
     sources=(
         "EAGLE, arXiv 2401.15077",
