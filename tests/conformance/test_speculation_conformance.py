@@ -98,7 +98,8 @@ def test_a_drafter_takes_memory_of_its_own_unless_it_is_part_of_the_target(writt
     )  # fmt: skip
     memory, own = deployment.memory, network is not None and not method.shares_target
     assert (memory.drafter_weights > 0) == own
-    assert (memory.kv_bytes_per_token > target.kv_bytes_per_token("auto", 8)) == (own and method.lookahead_tokens > 0)
+    own_kv = memory.kv_bytes_per_token - target.kv_bytes_per_token("auto", 8)
+    assert own_kv == (network.kv_bytes_per_token("auto", 8) if network and own else 0)
 
 
 @every_method
@@ -157,7 +158,7 @@ def test_a_step_without_an_accepted_draft_is_slower_than_a_plain_one(written, ba
 
 @every_drafting
 def test_no_step_exceeds_the_token_budget_and_every_request_ends(written) -> None:
-    budget = 128
+    budget, depth = 128, read(written).max_accepted_tokens
     other_vocabulary = {"use_heterogeneous_vocab": True} if written["method"] == "draft_model" else {}
     scenario = load_mapping(
         {
@@ -169,7 +170,7 @@ def test_no_step_exceeds_the_token_budget_and_every_request_ends(written) -> Non
                 "plain": {},
                 "it": {
                     "speculative_config": {**written, **other_vocabulary},
-                    "acceptance": {"kind": "iid", "rate": 0.6},
+                    "acceptance": {"kind": "length", "tokens_per_step": 1.5, "num_speculative_tokens": depth},
                 },
             },
             "workload": {
