@@ -14,6 +14,7 @@ from sim.scenario.arms import Arm
 from sim.scenario.defaults import fill_defaults
 from sim.scenario.engine import EngineArgs
 from sim.scenario.ranges import Values, expand
+from sim.scenario.what_if import AS_STATED, WhatIf
 from sim.spec import Seq, Spec
 from sim.units import Bytes, BytesPerS, FlopPerS, Milliseconds, PositiveCount
 from sim.workload.workload import Workload
@@ -155,6 +156,7 @@ class Scenario(Spec):
         name: names the results folder.
         seed: of all random numbers; replicates and arms share it.
         baseline: the arm the others are compared with; default `plain`, else the first arm without speculation.
+        what_if: factors on times and acceptance, all 1 unless a study asks how much depends on them.
     """
 
     schema_version: Literal[1] = 1
@@ -168,6 +170,7 @@ class Scenario(Spec):
     baseline: str = ""
     workload: Workload
     slo: Slo | None = None
+    what_if: WhatIf = AS_STATED
     sweep: Sweep = Field(default_factory=Sweep)
 
     @model_validator(mode="before")
