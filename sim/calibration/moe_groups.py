@@ -13,7 +13,8 @@ from sim.calibration.read import Floats, Table
 from sim.cost.formats import Format, resolve_format
 from sim.cost.moe import Experts, Routing
 from sim.hardware.profile import Fit, MoeFit
-from sim.models.model import WEIGHT_BYTES, ExpertShape
+from sim.models.model import WEIGHT_BYTES
+from sim.models.shapes import ExpertShape
 
 _PARAMETERS = (
     Parameter("memory_efficiency", 0.05, 1.1, 0.15),
@@ -60,7 +61,7 @@ def _points(table: Table) -> Iterable[tuple[str, str, ExpertPoint]]:
         tokens, hidden, inter, experts, topk = (int(n[name][i]) for name in _SIZES)
         distinct = _distinct(texts["routing"][i], experts, topk, tokens)
         if distinct is not None and n["tp"][i] == 1 and n["ep"][i] == 1:
-            shape = ExpertShape(1, experts, topk, hidden, inter)
+            shape = ExpertShape(1, experts, topk, hidden, inter, experts)
             point = ExpertPoint((table.file, row), shape, tokens, float(n["time_us"][i]), distinct)
             yield DTYPES.get(texts["dtype"][i], texts["dtype"][i]), texts["kernel"][i] or "unnamed", point
 

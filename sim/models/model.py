@@ -1,10 +1,11 @@
 """Shapes of language models: parameters, FLOPs and KV bytes follow from them. Catalogue: `sim/models/data/*.yaml`."""
 
-from typing import Literal, NamedTuple, Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
 from sim.errors import ScenarioError
+from sim.models.shapes import ExpertShape, LinearShape
 from sim.spec import Seq, Spec
 from sim.units import PositiveCount
 
@@ -21,50 +22,6 @@ KV_CACHE_BYTES: dict[str, int] = {"auto": 2, "bf16": 2, "fp16": 2, "fp8": 1}
 
 #: Matrices that checkpoints keep in 16 bits whatever the format of the rest: the router, and EAGLE's `fc`.
 _ALWAYS_16_BIT = frozenset({"router", "fc"})
-
-
-class LinearShape(NamedTuple):
-    """One weight matrix as one GPU holds it: `layers` products of [tokens, k_in] by [k_in, n_out] in a pass.
-
-    Attributes:
-        name: qkv, o, gate_up, down, q, q_a, q_b, kv, kv_a, kv_b, router, shared_gate_up, shared_down, fc, extra or
-            lm_head.
-        n_out: outputs per GPU.
-        k_in: inputs per GPU.
-        layers: how many layers have it.
-    """
-
-    name: str
-    n_out: int
-    k_in: int
-    layers: int
-
-    @property
-    def parameters(self) -> int:
-        """Weights of these matrices in all layers, on one GPU."""
-        return self.n_out * self.k_in * self.layers
-
-
-class ExpertShape(NamedTuple):
-    """The routed experts as one GPU holds them under tensor parallelism (every expert is split over all GPUs).
-
-    Attributes:
-        layers: layers with routed experts.
-        experts, top_k: experts per layer, and how many of them one token uses.
-        hidden: width of the residual stream.
-        width: intermediate width of one expert on one GPU.
-    """
-
-    layers: int
-    experts: int
-    top_k: int
-    hidden: int
-    width: int
-
-    @property
-    def parameters_per_expert(self) -> int:
-        """Weights of one expert on one GPU: gate, up and down."""
-        return 3 * self.hidden * self.width
 
 
 class Model(Spec):
@@ -247,9 +204,16 @@ class Model(Spec):
             LinearShape("extra", -(-self.extra_linear_parameters // self.hidden), self.hidden, 1),
         ]
 
-    def expert_shape(self, tp: int = 1) -> ExpertShape:
-        """The routed experts on one of `tp` GPUs; all zero layers for a dense model."""
-        return ExpertShape(self.moe_layers, self.experts, self.top_k, self.hidden, _share(self.moe_ffn, tp))
+    def expert_shape(self, tp: int = 1, expert_parallel: bool = False) -> ExpertShape:
+        """The routed experts on one of `tp` GPUs; all zero layers for a dense model.
+
+        With `expert_parallel` a GPU holds its share of the experts whole, the largest share where they do not divide.
+        """
+        width, held = (1, tp) if expert_parallel else (tp, 1)
+        return ExpertShape(
+            self.moe_layers, self.experts, self.top_k, self.hidden, _share(self.moe_ffn, width),
+            _share(self.experts, held),
+        )  # fmt: skip
 
     def lm_head_shape(self, tp: int = 1) -> LinearShape:
         """The LM head on one of `tp` GPUs, computed on verified rows only."""
@@ -265,12 +229,12 @@ class Model(Spec):
             elements = 2 * _share(self.kv_heads, tp) * self.head_dim
         return self.layers * elements * KV_CACHE_BYTES[kv_dtype]
 
-    def weight_bytes(self, dtype: str = "auto", tp: int = 1) -> int:
+    def weight_bytes(self, dtype: str = "auto", tp: int = 1, expert_parallel: bool = False) -> int:
         """Weights in the memory of one of `tp` GPUs; embeddings, LM head, norms and routers stay in 16 bits."""
         shapes = (*self.linear_shapes(tp), *self._states_projection())
         linear = sum(shape.parameters * self.bytes_per_weight(shape.name, dtype) for shape in shapes)
-        routed = self.expert_shape(tp)
-        experts = routed.layers * routed.experts * routed.parameters_per_expert * self.bytes_per_weight("expert", dtype)
+        routed = self.expert_shape(tp, expert_parallel)
+        experts = routed.layers * routed.held * routed.parameters_per_expert * self.bytes_per_weight("expert", dtype)
         vocabulary = self._vocabulary_matrices * _share(self.vocab, tp) * self.hidden
         return round(linear + experts) + 2 * (vocabulary + self._norm_parameters)
 

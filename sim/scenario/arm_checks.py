@@ -30,7 +30,7 @@ def _baseline(context: Context) -> Iterator[Finding]:
 def _acceptance(context: Context) -> Iterator[Finding]:
     for name, arm in context.scenario.arms.items():
         if not arm.speculates:
-            for key in ("acceptance", "class_acceptance"):
+            for key in ("acceptance", "class_acceptance", "verification"):
                 if getattr(arm, key):
                     yield Finding(("arms", name, key), "has no effect: this arm does not speculate", at_key=True)
         elif arm.acceptance is None:
@@ -48,17 +48,36 @@ def _acceptance_reaches_k(context: Context) -> Iterator[Finding]:
 
 
 def _acceptance_limits(name: str, arm: Arm) -> Iterator[tuple[Path, int]]:
-    for path, model in _acceptance_models(name, arm):
+    for path, model in _models(name, arm).items():
         limit = model.max_supported_draft_tokens()
         if limit is not None:
             yield path, limit
 
 
-def _acceptance_models(name: str, arm: Arm) -> Iterator[tuple[Path, AcceptanceModel]]:
-    if arm.acceptance is not None:
-        yield ("arms", name, "acceptance"), arm.acceptance
-    for key, model in arm.class_acceptance.items():
-        yield ("arms", name, "class_acceptance", key), model
+def _models(name: str, arm: Arm) -> dict[Path, AcceptanceModel]:
+    """All acceptance models of an arm by their place."""
+    models: dict[Path, AcceptanceModel | None] = {("arms", name, "acceptance"): arm.acceptance}
+    models |= {("arms", name, "class_acceptance", key): model for key, model in arm.class_acceptance.items()}
+    return {path: model for path, model in models.items() if model is not None}
+
+
+@reads("arms")
+def _acceptance_files(context: Context) -> Iterator[Finding]:
+    for name, arm in context.scenario.arms.items():
+        for path, model in _models(name, arm).items():
+            try:
+                model.located(context.base_dir).check_files()
+            except ScenarioError as error:
+                yield Finding(path, str(error))
+
+
+@reads("arms")
+def _rule_fits_the_drafts(context: Context) -> Iterator[Finding]:
+    for name, arm in context.scenario.arms.items():
+        config = arm.speculative_config
+        if arm.speculates and arm.rule.needs_draft_probabilities and not config.drafts_have_probabilities:
+            message = f"{arm.rule.kind} looks at the drafter's probabilities, but {config.method} has none"
+            yield Finding(("arms", name, "verification"), f"{message}; its drafts are verified by greedy_draft")
 
 
 @reads("arms", "engine", "hardware")
@@ -68,7 +87,7 @@ def _acceptance_of_every_k(context: Context) -> Iterator[Finding]:
     for name, arm in context.scenario.arms.items():
         rule = arm.speculative_config.draft_length
         asked = sorted({rule.choose(num_seqs) for num_seqs in range(1, (most or MAX_NUM_SEQS) + 1)} - {0})
-        for path, model in _acceptance_models(name, arm):
+        for path, model in _models(name, arm).items():
             missing = ", ".join(map(str, model.missing_draft_tokens(asked)))
             if missing:
                 message = f"says nothing of K = {missing}, which speculative_config asks for; add it"

@@ -107,6 +107,7 @@ def set_up(scenario: Scenario, arm: str, base_dir: Path) -> ArmSetup:
         num_gpu_blocks_override=engine.num_gpu_blocks_override,
         speculates=spec.speculates,
         drafter_shares_target=method.shares_target,
+        enable_expert_parallel=engine.enable_expert_parallel,
     )
     if scenario.engine.max_model_len is None:  # not stated: the model's own length, or what fits
         fits = min(resolved(engine.max_model_len), deployment.num_kv_tokens)

@@ -54,6 +54,8 @@ class SpeculationMethod(Spec):
     draft_count_varies: ClassVar[bool] = False
     #: The network that drafts is part of the target: no weights and no KV of its own.
     shares_target: ClassVar[bool] = False
+    #: Whether drafts are drawn from a distribution q that a verification rule can look at; look-ups have none.
+    drafts_have_probabilities: ClassVar[bool] = True
 
     method: str
 
