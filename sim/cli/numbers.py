@@ -55,6 +55,22 @@ def parse_numbers(text: str, low: float, high: float) -> tuple[float, ...]:
     return tuple(numbers)
 
 
+def parse_share(text: str) -> float:
+    """A share as `0.01` or `1%`.
+
+    Raises:
+        ValueError: not such a number, or not in 0 to below 1.
+    """
+    number, percent, _ = text.strip().partition("%")
+    try:
+        share = float(number) / (100 if percent else 1)
+    except ValueError:
+        raise ValueError(f"{text!r}: expected a share such as 1% or 0.01") from None
+    if not 0 <= share < 1:
+        raise ValueError(f"{text!r}: allowed: 0 to below 1")
+    return share
+
+
 def _plain_number(text: str) -> str:
     if not text:
         raise ValueError("expected a count such as `64` or `8k`, a list `1,8,64` or a range `0:5`")
@@ -82,6 +98,18 @@ class Given:
     def number(self, option: str, text: str, low: float, high: float) -> float:
         """One number."""
         return self._one(option, self.numbers(option, text, low, high))
+
+    def share(self, option: str, text: str) -> float:
+        """A share of 0 to below 1, as `0.01` or `1%`."""
+        return self._read(option, lambda: parse_share(text), 0.0)
+
+    def checked(self, option: str, check: Callable[[], object], value: Value) -> Value:
+        """`value`, once `check` has found nothing wrong; it raises ScenarioError otherwise."""
+        try:
+            check()
+        except ScenarioError as error:
+            self.wrong(option, str(error))
+        return value
 
     def wrong(self, option: str, message: str) -> None:
         """Note a mistake."""
