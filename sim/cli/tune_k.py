@@ -95,7 +95,8 @@ def _target(given: Given, emit: str, version: str | None) -> tuple[str, str] | N
     if emit == "json":
         given.wrong("--target-version", "no effect with --emit json; name the engine")
         return None
-    return given.checked("--target-version", lambda: form_of(emit, version), (emit, version))
+    given.made("--target-version", lambda: form_of(emit, version), "")
+    return emit, version
 
 
 def _finish(tuned: tuning.Tuned, emit: str, quiet: bool) -> int:
