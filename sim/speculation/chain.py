@@ -1,4 +1,4 @@
-"""What all chain methods share: K in vLLM's spelling, and the cost of K sequential passes of a small network."""
+"""What all methods share: K in vLLM's spelling, trees, and the cost of K sequential passes of a small network."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,9 @@ from sim.draft_length.batch_table import BatchRange, BatchTable, check_ranges
 from sim.draft_length.fixed import Fixed
 from sim.models.model import Model
 from sim.speculation.base import Drafter, DraftWork, SpeculationMethod
+from sim.speculation.tree_drafter import KvCompaction, TreeDrafter
+from sim.speculation.trees import Tree
+from sim.theory.draft_trees import TreeShape
 from sim.units import PositiveCount
 
 
@@ -24,7 +27,7 @@ BatchRanges = Annotated[tuple[BatchRange, ...], BeforeValidator(_as_ranges)]
 
 
 class ChainMethod(SpeculationMethod):
-    """A method that drafts one chain of up to K tokens per request.
+    """A method that drafts up to K tokens per request, one chain of them unless it says otherwise.
 
     Attributes:
         num_speculative_tokens: the largest K; the bonus token of the target is not one of them.
@@ -62,10 +65,47 @@ class ChainMethod(SpeculationMethod):
         return Fixed(self.num_speculative_tokens) if ranges is None else BatchTable.from_ranges(ranges)
 
 
-class AutoregressiveMethod(ChainMethod):
-    """A chain drafted by a network: one pass over all that the target just did, then K - 1 passes of one token."""
+class TreeMethod(ChainMethod):
+    """A method whose network names several guesses per position, so that it can draft token trees.
+
+    Attributes:
+        tree: the shape of the trees; a chain without. K (`num_speculative_tokens` and whatever changes it at run time)
+            then counts the nodes verified, root not counted: token budget, KV slots and verification are those of K
+            drafts, and what can be accepted is the depth. A smaller K, or a tree cut by the token budget, is its first
+            nodes.
+    """
+
+    tree: Tree | None = None
+
+    @model_validator(mode="after")
+    def _check_tree(self) -> "TreeMethod":
+        if self.tree is not None:
+            self.tree.check_size(self.num_speculative_tokens)
+        return self
+
+    @property
+    def tree_shape(self) -> TreeShape | None:
+        """The shape of the trees, or None for chains."""
+        return None if self.tree is None else self.tree.shape(self.num_speculative_tokens)
+
+
+class AutoregressiveMethod(TreeMethod):
+    """Drafted by a network: one pass over all that the target just did, then a pass per further depth of the draft."""
 
     draft_tensor_parallel_size: PositiveCount | None = None
+
+    @property
+    def lookahead_tokens(self) -> int:
+        """KV slots for the next drafts: K for chains (vLLM); for trees what the drafter's levels need beyond the nodes.
+
+        SGLang holds max(speculative_num_steps x speculative_eagle_topk, speculative_num_draft_tokens) slots per request
+        (`ALLOC_LEN_PER_DECODE`); the latter are those of the nodes under verification.
+        """
+        shape = self.tree_shape
+        if shape is None:
+            return super().lookahead_tokens
+        widest = max(shape.pass_widths(shape.num_nodes), default=1)
+        return max(0, shape.depth * widest - (shape.num_nodes + 1))
 
     def drafter_tensor_parallel_size(self, tensor_parallel_size: int) -> int:
         """`draft_tensor_parallel_size`, which vLLM allows to be 1 or the target's."""
@@ -73,7 +113,8 @@ class AutoregressiveMethod(ChainMethod):
 
     def bind(self, deployment: Deployment, cost: BoundCost) -> Drafter:
         """Price the passes on the deployment."""
-        return AutoregressiveDrafter(cost)
+        shape = self.tree_shape
+        return AutoregressiveDrafter(cost) if shape is None else TreeDrafter(cost, shape, KvCompaction.of(deployment))
 
     def drafter_model(self, target: Model, base_dir: Path) -> Model:
         """Shape of the drafting network."""

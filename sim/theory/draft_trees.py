@@ -123,6 +123,10 @@ class TreeShape(Protocol):
         """The tree where the drafter expects these acceptances, shape (depths, ranks)."""
         ...
 
+    def pass_widths(self, num_nodes: int) -> tuple[int, ...]:
+        """Tokens per request of each drafter pass after the first, for a tree of the first `num_nodes` nodes."""
+        ...
+
 
 @dataclass(frozen=True)
 class FixedShape:
@@ -149,6 +153,10 @@ class FixedShape:
         """The tree, whatever the text."""
         return self.fixed
 
+    def pass_widths(self, num_nodes: int) -> tuple[int, ...]:
+        """A pass per depth, of the nodes that have children."""
+        return self.fixed.first(num_nodes).expanded
+
 
 @dataclass(frozen=True)
 class GrownShape:
@@ -173,6 +181,15 @@ class GrownShape:
         """The tree that the drafter grows where it expects these acceptances."""
         key = tuple(tuple(row) for row in rates[: self.depth].tolist())
         return _beam_tree(key, self.num_nodes, self.depth, self.top_k)
+
+    @property
+    def num_seen(self) -> int:
+        """Nodes that the drafter sees, of which it keeps `num_nodes`."""
+        return self.top_k + (self.depth - 1) * self.top_k**2
+
+    def pass_widths(self, num_nodes: int) -> tuple[int, ...]:
+        """Every level is grown, however few of its nodes are kept."""
+        return (self.top_k,) * (self.depth - 1)
 
 
 def chain(depth: int) -> DraftTree:
