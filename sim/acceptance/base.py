@@ -51,9 +51,9 @@ class Tape:
     reach: Counts | None = None
 
     @property
-    def depth(self) -> int:
-        """The most drafts that any step can accept."""
-        return MAX_DRAFT_TOKENS if self.reach is None else self.reach.shape[1]
+    def tree_depth(self) -> int | None:
+        """The most drafts that a step can accept; None for chains, which accept as many as are verified."""
+        return None if self.reach is None else self.reach.shape[1]
 
     def at(self, num_draft_tokens: int) -> Counts:
         """(T,) drafts accepted by steps that verify this many drafts."""
@@ -76,13 +76,25 @@ class Tape:
             taken[enough] = accepted.take(cursor[enough])
         return taken
 
+    def overlaid(self, other: "Tape", there: NDArray[np.bool_], num_draft_tokens: int) -> "Tape":
+        """This tape with another one of the same drafts in its place `there`, shape (T,); up to so many drafts."""
+        accepted, proposed, reach = np.where(there, other.accepted, self.accepted), None, None
+        if self.proposed is not None or other.proposed is not None:
+            always = np.full(len(there), num_draft_tokens, np.uint8)
+            mine = always if self.proposed is None else self.proposed
+            proposed = np.where(there, always if other.proposed is None else other.proposed, mine)
+        if self.reach is not None and other.reach is not None:
+            reach = np.where(there[:, None], other.reach, self.reach)
+        known = sorted({*self.by_k, *other.by_k})
+        return Tape(accepted, proposed, {k: np.where(there, other.at(k), self.at(k)) for k in known}, reach)
+
     def check(self) -> None:
         """Raise ValueError if a step would accept more drafts than were proposed."""
         if self.proposed is not None and bool((self.accepted > self.proposed).any()):
             raise ValueError("tape accepts more drafts than it proposes")
         if any(bool((accepted > k).any()) for k, accepted in self.by_k.items()):
             raise ValueError("tape accepts more drafts than are verified")
-        if self.reach is not None and bool((self.reach <= np.arange(self.depth)).any() or _falls(self.reach)):
+        if self.reach is not None and bool((self.reach <= np.arange(self.reach.shape[1])).any() or _falls(self.reach)):
             raise ValueError("tape accepts a draft before its parents")
 
 

@@ -5,10 +5,12 @@ consumed are not independent of the start of the next step, and rates per step n
 labels ahead: a Markov chain over their 2^depth sequences, solved here by iteration.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from sim.acceptance.base import Floats, Ints
-from sim.theory.draft_trees import TreeShape
+from sim.theory.draft_trees import GrownShape
 
 #: The deepest tree whose label sequences are followed: 2^10 of them.
 MAX_DEPTH = 10
@@ -29,26 +31,40 @@ def labels_of(code: int, depth: int) -> Ints:
     return (code >> np.arange(depth)) & 1
 
 
-def pooled_over_labels(shape: TreeShape, num_draft_tokens: int, expected: Floats, rates: Floats) -> Floats:
-    """Rates P(a step accepts at least i drafts) per verification step, over a long output.
+class LabelledTrees(NamedTuple):
+    """The trees of all label sequences.
 
-    Args:
-        shape: grows the trees by `expected`; their first `num_draft_tokens` nodes are verified.
-        num_draft_tokens: drafts per step.
-        expected: (2, depth, ranks) what the drafter expects at hard and easy positions.
-        rates: (N, 2, depth, ranks) what the target accepts there, by kind of request.
-
-    Returns:
-        (N, depth).
+    Attributes:
+        products: (N, sequences, nodes) chance that the target walks to each node, by kind of request.
+        at_depth: (sequences, nodes, depth) 1 where a node has that depth.
     """
-    depth, depths = shape.depth, np.arange(shape.depth)
-    survival = np.zeros((len(rates), 2**depth, depth))
-    for code in range(2**depth):
-        labels = labels_of(code, depth)
-        tree = shape.tree(expected[labels, depths]).first(num_draft_tokens)
-        survival[:, code, : tree.depth] = tree.survival(rates[:, labels, depths])
-    ahead = _stationary(survival)
-    return np.einsum("nc,ncd->nd", ahead, survival)
+
+    products: Floats
+    at_depth: Floats
+
+    @classmethod
+    def of(cls, shape: GrownShape, expected: Floats, rates: Floats) -> "LabelledTrees":
+        """Grow them.
+
+        Args:
+            shape: grows the trees by `expected`.
+            expected: (2, depth, ranks) what the drafter expects at hard and easy positions.
+            rates: (N, 2, depth, ranks) what the target accepts there, by kind of request.
+        """
+        depths = np.arange(shape.depth)
+        sequences = [labels_of(code, shape.depth) for code in range(2**shape.depth)]
+        trees = [shape.tree(expected[labels, depths]) for labels in sequences]
+        products = [
+            tree.path_products(rates[:, labels, depths]) for tree, labels in zip(trees, sequences, strict=True)
+        ]
+        lengths = np.array([[len(node) for node in tree.nodes] for tree in trees])
+        return cls(np.stack(products, axis=1), (lengths[:, :, None] == 1 + depths).astype(np.float64))
+
+    def survival(self, num_draft_tokens: int) -> Floats:
+        """(N, depth) P(a step accepts at least i drafts) per verification step over a long output; first nodes only."""
+        taken = slice(num_draft_tokens)
+        by_labels = np.einsum("ncm,cmd->ncd", self.products[:, :, taken], self.at_depth[:, taken], optimize=True)
+        return np.einsum("nc,ncd->nd", _stationary(by_labels), by_labels)
 
 
 def _stationary(survival: Floats) -> Floats:

@@ -6,14 +6,14 @@ from typing import Literal, NamedTuple, Self
 import numpy as np
 from pydantic import ConfigDict, Field, model_validator
 
-from sim.acceptance.base import ACCEPTANCE, NEVER, AcceptanceModel, Counts, Floats, Ints, Streams, Tape
-from sim.acceptance.confidence import MAX_DEPTH, label_codes, labels_of, pooled_over_labels
+from sim.acceptance.base import ACCEPTANCE, MAX_DRAFT_TOKENS, NEVER, AcceptanceModel, Counts, Floats, Ints, Streams, Tape
+from sim.acceptance.confidence import MAX_DEPTH, LabelledTrees, label_codes, labels_of
 from sim.acceptance.depth import DEPTH_STREAM
 from sim.acceptance.positions import Positions
 from sim.acceptance.spread import REQUEST_STREAM, RequestSpread, pooled_survival, quantile_nodes
 from sim.errors import ScenarioError
 from sim.spec import Seq
-from sim.theory.draft_trees import FixedShape, TreeShape, chain
+from sim.theory.draft_trees import FixedShape, GrownShape, TreeShape, chain
 from sim.units import Probability
 from sim.workload.requests import RequestTable
 
@@ -93,7 +93,7 @@ class PerRank(AcceptanceModel):
 
     def check_tree(self, shape: TreeShape, num_draft_tokens: int) -> None:
         """Any tree, but one that adapts to the drafter's confidence must not be too deep to follow."""
-        if shape.adapts and self.confidence_spread and shape.depth > MAX_DEPTH:
+        if _adapts(self, shape) and shape.depth > MAX_DEPTH:
             raise ScenarioError(
                 f"acceptance `per_rank` follows confidence_spread to depth {MAX_DEPTH}, but this tree is "
                 f"{shape.depth} deep"
@@ -129,13 +129,11 @@ class _Forest(NamedTuple):
     @classmethod
     def of(cls, model: PerRank, shape: TreeShape, easy: Ints) -> "_Forest":
         """The trees that occur on these positions."""
-        adapts = shape.adapts and model.confidence_spread > 0
+        adapts = _adapts(model, shape)
         codes, met = np.unique(label_codes(easy, shape.depth if adapts else 0), return_inverse=True)
-        expected = _expected(model, shape.depth)
-        depths = np.arange(shape.depth)
-        trees = (shape.tree(expected[labels_of(int(code), shape.depth), depths] if adapts else _means(model, shape))
-                 for code in codes)  # fmt: skip
-        return cls(np.stack([tree.steps(expected.shape[-1]) for tree in trees]), met, shape.depth)
+        expected, mean, depths = _expected(model, shape.depth), _rank_table(model, shape.depth), np.arange(shape.depth)
+        known = (expected[labels_of(int(code), shape.depth), depths] if adapts else mean for code in codes)
+        return cls(np.stack([shape.tree(rates).steps(mean.shape[1]) for rates in known]), met, shape.depth)
 
 
 def _walk(forest: _Forest, ranks: list[Ints]) -> Counts:
@@ -189,8 +187,9 @@ def _expected(model: PerRank, depth: int) -> Floats:
     return _by_rank(table[:, 0] + model.confidence_spread * np.array([[-1.0], [1.0]]), table)
 
 
-def _means(model: PerRank, shape: TreeShape) -> Floats:
-    return _rank_table(model, shape.depth)
+def _adapts(model: PerRank, shape: TreeShape) -> bool:
+    """Whether trees differ from position to position."""
+    return isinstance(shape, GrownShape) and model.confidence_spread > 0
 
 
 def _request_rates(model: PerRank, uniform: Floats, depth: int) -> Floats:
@@ -205,11 +204,19 @@ def _request_rates(model: PerRank, uniform: Floats, depth: int) -> Floats:
 @lru_cache(maxsize=1024)
 def _survival(model: PerRank, shape: TreeShape, num_draft_tokens: int) -> Floats:
     nodes, weights = quantile_nodes()
-    rates = _request_rates(model, nodes, shape.depth)
-    if shape.adapts and model.confidence_spread:
-        by_request = pooled_over_labels(shape, num_draft_tokens, _expected(model, shape.depth), rates)
+    if isinstance(shape, GrownShape) and model.confidence_spread:
+        by_request = _labelled(model, shape.depth, shape.top_k).survival(num_draft_tokens)
     else:  # the tree does not depend on the labels, so those ahead are independent of what was accepted
-        tree = shape.tree(_means(model, shape)).first(num_draft_tokens)
+        rates = _request_rates(model, nodes, shape.depth).mean(axis=1)
+        tree = shape.tree(_rank_table(model, shape.depth)).first(num_draft_tokens)
         by_request = np.zeros((len(rates), shape.depth))
-        by_request[:, : tree.depth] = tree.survival(rates.mean(axis=1))
+        by_request[:, : tree.depth] = tree.survival(rates)
     return by_request[0] if len(by_request) == 1 else pooled_survival(by_request, weights)
+
+
+@lru_cache(maxsize=8)
+def _labelled(model: PerRank, depth: int, top_k: int) -> LabelledTrees:
+    """Trees as large as any, whose first nodes are the smaller ones."""
+    seen = GrownShape(1, depth, top_k).num_seen
+    rates = _request_rates(model, quantile_nodes()[0], depth)
+    return LabelledTrees.of(GrownShape(min(seen, MAX_DRAFT_TOKENS), depth, top_k), _expected(model, depth), rates)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sim.cost.base import PassPrice
 from sim.cost.passes import verify_pass
-from sim.scenario.build import ArmSetup
+from sim.scenario.build import ArmSetup, resolved
 from sim.speculation.base import DraftWork
 from sim.theory.crossings import Crossing, crossings
 from sim.theory.tokens import tokens_from_survival
@@ -61,7 +61,8 @@ def price_step(setup: ArmSetup, work: DraftWork) -> DecodeStep:
     target, host = setup.cost.target.price(work.target), setup.cost.host
     draft_s = setup.drafter.draft_seconds(work)
     overlapped = setup.engine.async_scheduling and not host.is_remainder
-    passes = 0 if setup.deployment.drafter is None else work.num_draft_tokens
+    method = setup.arm.speculative_config
+    passes = 0 if setup.deployment.drafter is None else method.draft_passes(work.num_draft_tokens)
     engine_error_s = setup.cost.engine_error.seconds(work.target, target, passes)
     return DecodeStep(target, draft_s, host.seconds(work.target.num_seqs), overlapped, engine_error_s)
 
@@ -120,13 +121,13 @@ def tokens_per_step(setup: ArmSetup, batch: int) -> float:
     model = setup.arm.acceptance
     if not k or model is None:
         return 1.0
-    return tokens_from_survival(model.survival(k))
+    return tokens_from_survival(setup.arm.speculative_config.survival(model, k))
 
 
 def _largest_batch(arm: ArmSetup, baseline: ArmSetup, context_tokens: int) -> tuple[int, bool]:
-    """The largest batch that both arms can hold, and whether KV capacity (not `max_num_seqs`) sets it."""
+    """The largest batch that both arms can hold, and whether KV capacity (not the scheduler's limits) sets it."""
     limits = [requests_that_fit(setup, context_tokens) for setup in (arm, baseline)]
-    seqs = min(setup.engine.max_num_seqs or 1 for setup in (arm, baseline))
+    seqs = min(largest_scheduled(setup) for setup in (arm, baseline))
     return max(1, min(*limits, seqs)), min(limits) < seqs
 
 
@@ -135,6 +136,14 @@ def requests_that_fit(setup: ArmSetup, context_tokens: int) -> int:
     config = setup.arm.speculative_config
     slots = context_tokens + 1 + config.max_draft_tokens + config.lookahead_tokens
     return setup.deployment.num_kv_blocks // -(-slots // setup.deployment.block_size)
+
+
+def largest_scheduled(setup: ArmSetup) -> int:
+    """Sequences that one step can take with all their drafts: `max_num_seqs`, or fewer where the token budget ends."""
+    choose = setup.arm.speculative_config.draft_length.choose
+    budget = resolved(setup.engine.max_num_scheduled_tokens)
+    batches = range(resolved(setup.engine.max_num_seqs), 0, -1)
+    return next((batch for batch in batches if batch * (1 + choose(batch)) <= budget), 1)
 
 
 def why_not(setup: ArmSetup) -> str:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from sim.cost.base import OP_GROUPS
 from sim.cost.passes import verify_pass
 from sim.errors import ScenarioError
-from sim.experiment.analytic import decode_step, requests_that_fit, speedup_and_band, tokens_per_step
-from sim.scenario.build import ArmSetup, resolved
+from sim.experiment.analytic import decode_step, largest_scheduled, requests_that_fit, speedup_and_band, tokens_per_step
+from sim.scenario.build import ArmSetup
 from sim.speculation.chain import ChainMethod
 from sim.speculation.plain import Plain
 
@@ -18,7 +18,7 @@ class StepRow:
     """One decode step of `batch` sequences with K = `num_draft_tokens`.
 
     Attributes:
-        fits: KV pool and `max_num_seqs` hold this batch.
+        fits: KV pool, `max_num_seqs` and the token budget of a step hold this batch.
         bound: what limits the target's pass, `memory` or `compute`.
         op_ms: the target's time by op group.
         verify_token_us: what verifying one token more (K + 1 instead of K) would add to the target's pass, per token.
@@ -54,12 +54,14 @@ class StepTable:
         method: vLLM's name of the method.
         arm_ks: every K that these arms use.
         rows: for context, batch, K, the last varying fastest.
+        tree: K counts the nodes of a token tree; a smaller one is its first nodes.
     """
 
     arms: tuple[str, ...]
     method: str
     arm_ks: tuple[int, ...]
     rows: tuple[StepRow, ...]
+    tree: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,8 @@ def _table(arms: Sequence[tuple[str, ArmSetup]], plain: ArmSetup, grid: Grid) ->
     setup = max((setup for _, setup in arms), key=lambda one: one.arm.speculative_config.max_draft_tokens)
     variants = [(k, variant) for k in ks if (variant := with_draft_tokens(setup, k, plain)) is not None]
     rows = tuple(_rows(variants, plain, grid))
-    return StepTable(tuple(name for name, _ in arms), setup.arm.speculative_config.method, used, rows)
+    config = setup.arm.speculative_config
+    return StepTable(tuple(name for name, _ in arms), config.method, used, rows, config.tree_shape is not None)
 
 
 def _rows(variants: Iterable[tuple[int, ArmSetup]], plain: ArmSetup, grid: Grid) -> Iterator[StepRow]:
@@ -129,7 +132,7 @@ def _rows(variants: Iterable[tuple[int, ArmSetup]], plain: ArmSetup, grid: Grid)
 def _row(setup: ArmSetup, plain: ArmSetup, batch: int, k: int, context: int) -> StepRow:
     step = decode_step(setup, batch, context)
     more = setup.cost.target.price(verify_pass(batch, context, k + 1)).seconds
-    fits = min(requests_that_fit(setup, context), resolved(setup.engine.max_num_seqs)) >= batch
+    fits = min(requests_that_fit(setup, context), largest_scheduled(setup)) >= batch
     tokens, gains = _gains(setup, plain, batch, context)
     total_ms = step.seconds() * 1e3
     return StepRow(

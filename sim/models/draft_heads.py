@@ -1,10 +1,9 @@
-"""Shapes of the networks that EAGLE, EAGLE-3 and multi-token prediction draft with, one decoder layer of the target's, and of
-Medusa heads.
+"""Shapes of the networks that EAGLE, EAGLE-3 and multi-token prediction draft with, and of Medusa heads.
 
-All of them read the target's input embedding, so they hold none. Their KV is one layer of the target's shape,
-none for Medusa.
-Sources: Medusa, arXiv 2401.10774 and vLLM `medusa.py`; vLLM `llama_eagle.py`, `llama_eagle3.py`, `deepseek_mtp.py`; EAGLE-3, arXiv 2503.01840; DeepSeek-V3, arXiv
-2412.19437, section 2.2.
+The former are one decoder layer of the target's. They read its input embedding, so they hold none, and their KV is one
+layer of the target's shape. Medusa heads have no layers and no KV.
+Sources: vLLM `llama_eagle.py`, `llama_eagle3.py`, `deepseek_mtp.py`, `medusa.py`; EAGLE-3, arXiv 2503.01840;
+DeepSeek-V3, arXiv 2412.19437, section 2.2; Medusa, arXiv 2401.10774.
 """
 
 from typing import Literal

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import simpy
 
-from sim.acceptance.base import AcceptanceModel, Tape
+from sim.acceptance.base import Tape
 from sim.cost.base import BoundCost
 from sim.cost.padding import largest_captured
 from sim.deployment import Deployment, plan_deployment
@@ -108,30 +108,17 @@ def set_up(scenario: Scenario, arm: str, base_dir: Path) -> ArmSetup:
 
 def draw_tape(arm: Arm, requests: RequestTable, streams: Streams) -> Tape:
     """The arm's acceptance on these requests; requests of a class with an acceptance of its own follow that one."""
-    k = arm.speculative_config.max_accepted_tokens
-    if not k:
+    method = arm.speculative_config
+    if not method.max_draft_tokens:
         return Tape(np.zeros(requests.num_positions, np.uint8))
     if arm.acceptance is None:
         raise ScenarioError("an arm that speculates must state its acceptance")
-    tape = arm.acceptance.tape(requests, k, streams)
+    tape = method.tape(arm.acceptance, requests, streams)
     for name, model in arm.class_acceptance.items():
-        tape = _overlay(tape, model, requests.class_names.index(name), requests, k, streams)
+        there = np.repeat(requests.class_id == requests.class_names.index(name), requests.output_tokens)
+        tape = tape.overlaid(method.tape(model, requests, streams), there, method.max_draft_tokens)
     tape.check()
     return tape
-
-
-def _overlay(
-    tape: Tape, model: AcceptanceModel, class_id: int, requests: RequestTable, k: int, streams: Streams
-) -> Tape:
-    other = model.tape(requests, k, streams)
-    there = np.repeat(requests.class_id == class_id, requests.output_tokens)
-    accepted = np.where(there, other.accepted, tape.accepted)
-    if tape.proposed is None and other.proposed is None:
-        return Tape(accepted)
-    always = np.full(requests.num_positions, k, np.uint8)
-    mine = always if tape.proposed is None else tape.proposed
-    theirs = always if other.proposed is None else other.proposed
-    return Tape(accepted, np.where(there, theirs, mine))
 
 
 def simulate(scenario: Scenario, arm: str, replicate: int, base_dir: Path, *, leap: bool = True) -> RunRecord:

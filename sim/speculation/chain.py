@@ -14,7 +14,7 @@ from sim.draft_length.fixed import Fixed
 from sim.models.model import Model
 from sim.speculation.base import Drafter, DraftWork, SpeculationMethod
 from sim.speculation.tree_drafter import KvCompaction, TreeDrafter
-from sim.speculation.trees import Tree
+from sim.speculation.trees import Tree, tree_shape
 from sim.theory.draft_trees import TreeShape
 from sim.units import PositiveCount
 
@@ -86,7 +86,7 @@ class TreeMethod(ChainMethod):
     @property
     def tree_shape(self) -> TreeShape | None:
         """The shape of the trees, or None for chains."""
-        return None if self.tree is None else self.tree.shape(self.num_speculative_tokens)
+        return None if self.tree is None else tree_shape(self.tree, self.num_speculative_tokens)
 
 
 class AutoregressiveMethod(TreeMethod):

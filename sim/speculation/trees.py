@@ -121,7 +121,7 @@ class OptimalTree(TreeSpec):
 
     def shape(self, num_draft_tokens: int) -> TreeShape:
         """The largest path products."""
-        return _optimal(self.rates, self.depth, num_draft_tokens)
+        return FixedShape(best_tree(np.tile(np.array(self.rates), (self.depth, 1)), num_draft_tokens))
 
     def check_size(self, num_draft_tokens: int) -> None:
         """Depth and ranks must hold that many nodes."""
@@ -144,7 +144,7 @@ class DynamicTree(TreeSpec):
     top_k: PositiveCount = Field(le=64, description="nodes expanded per level, and children of each")
 
     def shape(self, num_draft_tokens: int) -> GrownShape:
-        """Grown by `beam_tree`."""
+        """Grown at every step."""
         return GrownShape(num_draft_tokens, self.depth, self.top_k)
 
     def check_size(self, num_draft_tokens: int) -> None:
@@ -157,9 +157,10 @@ class DynamicTree(TreeSpec):
             )
 
 
-@lru_cache(maxsize=256)
-def _optimal(rates: tuple[float, ...], depth: int, num_nodes: int) -> FixedShape:
-    return FixedShape(best_tree(np.tile(np.array(rates), (depth, 1)), num_nodes))
+@lru_cache(maxsize=512)
+def tree_shape(tree: TreeSpec, num_draft_tokens: int) -> TreeShape:
+    """`tree.shape`, remembered."""
+    return tree.shape(num_draft_tokens)
 
 
 Tree = Annotated[NodesTree | NamedTree | WidthsTree | OptimalTree | DynamicTree, Field(discriminator="kind")]

@@ -13,7 +13,6 @@ import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,66 +100,38 @@ class DraftTree:
         return steps
 
 
-class TreeShape(Protocol):
-    """What a method fixes about its trees beforehand."""
-
-    @property
-    def num_nodes(self) -> int:
-        """Drafts verified per step at most, root not counted."""
-        ...
-
-    @property
-    def depth(self) -> int:
-        """The most drafts that a step can accept."""
-        ...
-
-    @property
-    def adapts(self) -> bool:
-        """Whether the nodes follow what the drafter thinks of the text at hand."""
-        ...
-
-    def tree(self, rates: Floats) -> DraftTree:
-        """The tree where the drafter expects these acceptances, shape (depths, ranks)."""
-        ...
-
-    def pass_widths(self, num_nodes: int) -> tuple[int, ...]:
-        """Tokens per request of each drafter pass after the first, for a tree of the first `num_nodes` nodes."""
-        ...
-
-
 @dataclass(frozen=True)
 class FixedShape:
-    """The same tree at every step."""
+    """The same tree at every step.
+
+    Attributes:
+        fixed: the tree; verified are its first nodes, at most all.
+    """
 
     fixed: DraftTree
 
     @property
     def num_nodes(self) -> int:
-        """Nodes of the tree."""
+        """Drafts verified per step at most, root not counted."""
         return len(self.fixed.nodes)
 
     @property
     def depth(self) -> int:
-        """Depth of the tree."""
+        """The most drafts that a step can accept."""
         return self.fixed.depth
-
-    @property
-    def adapts(self) -> bool:
-        """Never."""
-        return False
 
     def tree(self, rates: Floats) -> DraftTree:
         """The tree, whatever the text."""
         return self.fixed
 
     def pass_widths(self, num_nodes: int) -> tuple[int, ...]:
-        """A pass per depth, of the nodes that have children."""
+        """Tokens per request of each drafter pass after the first: the nodes of a depth that have children."""
         return self.fixed.first(num_nodes).expanded
 
 
 @dataclass(frozen=True)
 class GrownShape:
-    """Trees grown step by step where the drafter is confident (EAGLE-2, arXiv 2406.16858): `beam_tree`.
+    """Trees grown step by step where the drafter is confident (EAGLE-2, arXiv 2406.16858).
 
     Attributes:
         num_nodes: drafts verified, root not counted.
@@ -172,13 +143,12 @@ class GrownShape:
     depth: int
     top_k: int
 
-    @property
-    def adapts(self) -> bool:
-        """Always."""
-        return True
-
     def tree(self, rates: Floats) -> DraftTree:
-        """The tree that the drafter grows where it expects these acceptances."""
+        """The tree that the drafter grows where it expects these acceptances, shape (depths, ranks).
+
+        Raises:
+            ValueError: it never sees that many nodes.
+        """
         key = tuple(tuple(row) for row in rates[: self.depth].tolist())
         return _beam_tree(key, self.num_nodes, self.depth, self.top_k)
 
@@ -190,6 +160,10 @@ class GrownShape:
     def pass_widths(self, num_nodes: int) -> tuple[int, ...]:
         """Every level is grown, however few of its nodes are kept."""
         return (self.top_k,) * (self.depth - 1)
+
+
+#: What a method fixes about its trees beforehand.
+TreeShape = FixedShape | GrownShape
 
 
 def chain(depth: int) -> DraftTree:
@@ -248,21 +222,14 @@ def best_tree(rates: Floats, num_nodes: int) -> DraftTree:
     return DraftTree(tuple(nodes))
 
 
-def beam_tree(rates: Floats, num_nodes: int, depth: int, top_k: int) -> DraftTree:
+@lru_cache(maxsize=4096)
+def _beam_tree(rates: tuple[tuple[float, ...], ...], num_nodes: int, depth: int, top_k: int) -> DraftTree:
     """EAGLE-2's tree for these expected acceptances, most promising node first.
 
     Level 1 are the `top_k` best guesses. Of every level the `top_k` nodes with the largest path products are expanded
     into `top_k` children each; of all nodes seen the `num_nodes` largest products are verified (`topK_genrate` of the
     EAGLE repository, `select_top_k_tokens` of SGLang).
-
-    Raises:
-        ValueError: that many nodes are never seen.
     """
-    return GrownShape(num_nodes, depth, top_k).tree(rates)
-
-
-@lru_cache(maxsize=4096)
-def _beam_tree(rates: tuple[tuple[float, ...], ...], num_nodes: int, depth: int, top_k: int) -> DraftTree:
     beam: list[tuple[float, Node]] = [(1.0, ())]
     seen: list[tuple[float, Node]] = []
     for level in range(depth):
