@@ -24,6 +24,12 @@ class Eagle(AutoregressiveMethod):
             "examples": [
                 {"method": "eagle3", "num_speculative_tokens": 3},
                 {
+                    "method": "eagle3",
+                    "num_speculative_tokens": 59,
+                    "tree": {"kind": "dynamic", "depth": 8, "top_k": 10},
+                },
+                {"method": "eagle", "num_speculative_tokens": 25, "tree": {"kind": "named", "name": "eagle_25"}},
+                {
                     "method": "eagle",
                     "num_speculative_tokens": 5,
                     "num_speculative_tokens_per_batch_size": [[1, 32, 5], [33, 128, 2], [129, 1024, 0]],
