@@ -62,7 +62,7 @@ def price_step(setup: ArmSetup, work: DraftWork) -> DecodeStep:
     draft_s = setup.drafter.draft_seconds(work)
     overlapped = setup.engine.async_scheduling and not host.is_remainder
     method = setup.arm.speculative_config
-    passes = 0 if setup.deployment.drafter is None else method.draft_passes(work.num_draft_tokens)
+    passes = 0 if setup.deployment.drafter is None else method.num_draft_passes(work.num_draft_tokens)
     engine_error_s = setup.cost.engine_error.seconds(work.target, target, passes)
     return DecodeStep(target, draft_s, host.seconds(work.target.num_seqs), overlapped, engine_error_s)
 

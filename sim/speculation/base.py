@@ -65,7 +65,7 @@ class SpeculationMethod(Spec):
         """The most drafts one step can accept: `max_draft_tokens` for chains, the depth for trees."""
         return self.max_draft_tokens if self.tree_shape is None else self.tree_shape.depth
 
-    def draft_passes(self, num_draft_tokens: int) -> int:
+    def num_draft_passes(self, num_draft_tokens: int) -> int:
         """Passes of the drafter's network for K drafts: one per depth unless it says otherwise."""
         shape = self.tree_shape
         return num_draft_tokens if shape is None else min(num_draft_tokens, 1 + len(shape.pass_widths(num_draft_tokens)))
@@ -87,7 +87,7 @@ class SpeculationMethod(Spec):
             ScenarioError: as `tape`.
         """
         if self.tree_shape is None:
-            return acceptance.survival(num_draft_tokens)
+            return acceptance.survival(min(num_draft_tokens, self.max_accepted_tokens))
         return acceptance.tree_survival(self.tree_shape, num_draft_tokens)
 
     @property

@@ -113,8 +113,10 @@ class AutoregressiveMethod(TreeMethod):
 
     def bind(self, deployment: Deployment, cost: BoundCost) -> Drafter:
         """Price the passes on the deployment."""
-        shape = self.tree_shape
-        return AutoregressiveDrafter(cost) if shape is None else TreeDrafter(cost, shape, KvCompaction.of(deployment))
+        if self.tree is None:
+            return AutoregressiveDrafter(cost)
+        shape = tree_shape(self.tree, self.num_speculative_tokens)
+        return TreeDrafter(cost, shape, KvCompaction.of(deployment), self.tree.level_s)
 
     def drafter_model(self, target: Model, base_dir: Path) -> Model:
         """Shape of the drafting network."""

@@ -13,7 +13,7 @@ from sim.models.model import Model
 from sim.speculation.base import SPECULATION, Drafter, DraftWork
 from sim.speculation.chain import TreeMethod
 from sim.speculation.tree_drafter import KvCompaction
-from sim.theory.draft_trees import FixedShape, TreeShape, chain
+from sim.theory.draft_trees import FixedShape, GrownShape, TreeShape, chain
 from sim.units import PositiveCount
 
 
@@ -50,6 +50,8 @@ class Medusa(TreeMethod):
 
     @model_validator(mode="after")
     def _heads_reach(self) -> Self:
+        if isinstance(self.tree_shape, GrownShape):
+            raise ValueError("tree: medusa combines the guesses of its heads by a static tree, not a dynamic one")
         if self.heads < self.max_accepted_tokens:
             raise ValueError(f"num_heads {self.heads}: a draft {self.max_accepted_tokens} deep needs as many heads")
         return self
@@ -64,7 +66,7 @@ class Medusa(TreeMethod):
         """0: the heads have no KV (vLLM)."""
         return 0
 
-    def draft_passes(self, num_draft_tokens: int) -> int:
+    def num_draft_passes(self, num_draft_tokens: int) -> int:
         """All heads at once."""
         return min(1, num_draft_tokens)
 

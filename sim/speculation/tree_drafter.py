@@ -41,12 +41,14 @@ class TreeDrafter:
 
     The first pass takes in prompt chunks and, for every sequence that verified a tree, the root and a path as long as
     the tree is deep (SGLang pads the accepted path to `speculative_num_steps + 1`); it yields level 1 and runs even for
-    K = 0. Pass i has the nodes of level i - 1 that are expanded. So a tree of depth d takes d passes, like a chain.
+    K = 0. Pass i has the nodes of level i - 1 that are expanded. So a tree of depth d takes d passes, like a chain;
+    `level_s` is what choosing the nodes of a level takes beside its pass.
     """
 
     cost: BoundCost
     shape: TreeShape
     compaction: KvCompaction
+    level_s: float = 0.0
     _passes: dict[int, tuple[tuple[int, int, int], ...]] = field(default_factory=dict)
 
     def draft_seconds(self, work: DraftWork) -> float:
@@ -57,6 +59,7 @@ class TreeDrafter:
         seconds = self.cost.draft_pass_seconds(self._first(work.target, rows))
         seconds += self.compaction.seconds(self.shape, work.target.num_draft_tokens)
         if rows:
+            seconds += self.shape.depth * self.level_s
             for count, width, before in self._further(work.num_draft_tokens):
                 seconds += count * self.cost.draft_pass_seconds(_level(work, width, before))
         return seconds
