@@ -58,7 +58,8 @@ class Tape:
     def at(self, num_draft_tokens: int) -> Counts:
         """(T,) drafts accepted by steps that verify this many drafts."""
         if self.reach is not None:
-            return (self.reach <= num_draft_tokens).sum(axis=1, dtype=np.uint8)
+            at_most: Counts = (self.reach <= num_draft_tokens).sum(axis=1, dtype=np.uint8)
+            return at_most
         if not self.by_k:
             return np.minimum(self.accepted, np.uint8(num_draft_tokens))
         below = [accepted for k, accepted in self.by_k.items() if k <= num_draft_tokens]
@@ -67,13 +68,15 @@ class Tape:
     def taken(self, cursor: Ints, drafts: Ints | Counts) -> Ints:
         """(n,) drafts accepted by steps that start at `cursor` and verify `drafts`, both of shape (n,)."""
         if self.reach is not None:
-            return (self.reach.take(cursor, axis=0) <= np.asarray(drafts)[:, None]).sum(axis=1, dtype=np.int64)
+            verified = np.asarray(drafts, np.int64)[:, None]
+            accepted: Ints = (self.reach.take(cursor, axis=0) <= verified).sum(axis=1, dtype=np.int64)
+            return accepted
         if not self.by_k:
             return np.minimum(self.accepted.take(cursor), drafts).astype(np.int64, copy=False)
         taken = np.zeros(len(cursor), np.int64)
-        for k, accepted in self.by_k.items():
+        for k, counts in self.by_k.items():
             enough = drafts >= k
-            taken[enough] = accepted.take(cursor[enough])
+            taken[enough] = counts.take(cursor[enough])
         return taken
 
     def overlaid(self, other: "Tape", there: NDArray[np.bool_], num_draft_tokens: int) -> "Tape":
@@ -160,8 +163,8 @@ class AcceptanceModel(Spec):
         """
         if not self.counts_accepted:
             raise ScenarioError(
-                f"acceptance `{self.kind}` describes a chain, not a token tree; state acceptance by rank "
-                "({kind: per_rank, rates: [0.7, 0.12, 0.05]}) or the mean length measured with this tree ({kind: length})"
+                f"acceptance `{self.kind}` describes a chain, not a token tree; state acceptance by rank, such as "
+                "{kind: per_rank, rates: [0.7, 0.12, 0.05]}, or the mean length measured with this tree, {kind: length}"
             )
         if num_draft_tokens != shape.num_nodes:
             raise ScenarioError(

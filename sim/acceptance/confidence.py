@@ -54,9 +54,7 @@ class LabelledTrees(NamedTuple):
         depths = np.arange(shape.depth)
         sequences = [labels_of(code, shape.depth) for code in range(2**shape.depth)]
         trees = [shape.tree(expected[labels, depths]) for labels in sequences]
-        products = [
-            tree.path_products(rates[:, labels, depths]) for tree, labels in zip(trees, sequences, strict=True)
-        ]
+        products = [tree.path_products(rates[:, labels, depths]) for tree, labels in zip(trees, sequences, strict=True)]
         lengths = np.array([[len(node) for node in tree.nodes] for tree in trees])
         return cls(np.stack(products, axis=1), (lengths[:, :, None] == 1 + depths).astype(np.float64))
 
@@ -64,7 +62,8 @@ class LabelledTrees(NamedTuple):
         """(N, depth) P(a step accepts at least i drafts) per verification step over a long output; first nodes only."""
         taken = slice(num_draft_tokens)
         by_labels = np.einsum("ncm,cmd->ncd", self.products[:, :, taken], self.at_depth[:, taken], optimize=True)
-        return np.einsum("nc,ncd->nd", _stationary(by_labels), by_labels)
+        pooled: Floats = np.einsum("nc,ncd->nd", _stationary(by_labels), by_labels)
+        return pooled
 
 
 def _stationary(survival: Floats) -> Floats:

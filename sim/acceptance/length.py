@@ -75,8 +75,8 @@ class Length(AcceptanceModel):
         super().check_tree(shape, num_draft_tokens)
         if self.num_speculative_tokens != shape.depth:
             raise ScenarioError(
-                f"acceptance `length` was measured with {self.num_speculative_tokens} drafts at most per step, but this "
-                f"tree is {shape.depth} deep; for a tree num_speculative_tokens is its depth"
+                f"acceptance `length` was measured with {self.num_speculative_tokens} drafts at most per step, but "
+                f"this tree is {shape.depth} deep; for a tree num_speculative_tokens is its depth"
             )
 
     def max_supported_draft_tokens(self) -> int | None:

@@ -6,7 +6,17 @@ from typing import Literal, NamedTuple, Self
 import numpy as np
 from pydantic import ConfigDict, Field, model_validator
 
-from sim.acceptance.base import ACCEPTANCE, MAX_DRAFT_TOKENS, NEVER, AcceptanceModel, Counts, Floats, Ints, Streams, Tape
+from sim.acceptance.base import (
+    ACCEPTANCE,
+    MAX_DRAFT_TOKENS,
+    NEVER,
+    AcceptanceModel,
+    Counts,
+    Floats,
+    Ints,
+    Streams,
+    Tape,
+)
 from sim.acceptance.confidence import MAX_DEPTH, LabelledTrees, label_codes, labels_of
 from sim.acceptance.depth import DEPTH_STREAM
 from sim.acceptance.positions import Positions
@@ -32,10 +42,10 @@ class PerRank(AcceptanceModel):
     `per_depth`) of the first rates. Rates count drafts only; tokens per step, bonus token included, are 1 + the sum of
     the path products of all nodes (Sequoia, arXiv 2402.12374).
 
-    `confidence_spread` is for trees that grow where the drafter is confident (EAGLE-2): the drafter tells easy from hard
-    positions, half and half and independent of one another, and its best guess is taken that much more or less often
-    there. It is the correlation of the drafter's confidence with what is accepted times the standard deviation of the
-    latter; 0 says that confidence tells nothing beyond the rank.
+    `confidence_spread` is for trees that grow where the drafter is confident (EAGLE-2): the drafter tells easy from
+    hard positions, half and half and independent of one another, and its best guess is taken that much more or less
+    often there. It is the correlation of the drafter's confidence with what is accepted times the standard deviation of
+    the latter; 0 says that confidence tells nothing beyond the rank.
     """
 
     model_config = ConfigDict(
@@ -57,13 +67,14 @@ class PerRank(AcceptanceModel):
     rates: Rates = Field(
         min_length=1,
         max_length=64,
-        description="P(the target takes the best, second best, ... guess), falling, 1 in all at most; bonus not counted.",
+        description="P(the target takes the best, second best, ... guess); falling, at most 1 in all. Bonus not counted.",
     )
     deeper: Seq[Rates] = Field(
         default=(), max_length=64, description="The same at depth 2, 3, ... of the draft; the last list holds below it."
     )
     confidence_spread: Probability = Field(
-        default=0.0, description="What the drafter knows of a position: the first rate is this much higher or lower there."
+        default=0.0,
+        description="What the drafter knows of a position: the first rate is this much higher or lower there.",
     )
     request_spread: RequestSpread | None = Field(
         default=None,

@@ -78,12 +78,24 @@ def with_draft_tokens(setup: ArmSetup, num_draft_tokens: int, plain: ArmSetup) -
     config = setup.arm.speculative_config
     if num_draft_tokens == 0:
         return plain
-    if not isinstance(config, ChainMethod):
+    if not isinstance(config, ChainMethod) or not _tree_may_shrink(setup, num_draft_tokens):
         return setup if num_draft_tokens == config.max_draft_tokens else None
     changes = {"num_speculative_tokens": num_draft_tokens, "num_speculative_tokens_per_batch_size": None}
     changed = config.model_copy(update=changes)
     arm = setup.arm.model_copy(update={"speculative_config": changed})
     return replace(setup, arm=arm, drafter=changed.bind(setup.deployment, setup.cost))
+
+
+def _tree_may_shrink(setup: ArmSetup, num_draft_tokens: int) -> bool:
+    """Whether the acceptance model says something about the first nodes of the arm's tree; chains always may."""
+    shape, model = setup.arm.speculative_config.tree_shape, setup.arm.acceptance
+    if shape is None or model is None:
+        return True
+    try:
+        model.check_tree(shape, num_draft_tokens)
+    except ScenarioError:
+        return False
+    return True
 
 
 def used_draft_tokens(setup: ArmSetup) -> tuple[int, ...]:

@@ -40,7 +40,9 @@ def _acceptance_reaches_k(context: Context) -> Iterator[Finding]:
         for path, model in _acceptances(name, arm):
             limit = model.max_supported_draft_tokens()
             if limit is not None and limit < k:
-                what = "num_speculative_tokens" if arm.speculative_config.tree_shape is None else "the depth of the tree"
+                what = (
+                    "num_speculative_tokens" if arm.speculative_config.tree_shape is None else "the depth of the tree"
+                )
                 yield Finding(path, f"covers {limit} draft tokens; allowed: at least {what} = {k}")
 
 

@@ -68,7 +68,9 @@ class SpeculationMethod(Spec):
     def num_draft_passes(self, num_draft_tokens: int) -> int:
         """Passes of the drafter's network for K drafts: one per depth unless it says otherwise."""
         shape = self.tree_shape
-        return num_draft_tokens if shape is None else min(num_draft_tokens, 1 + len(shape.pass_widths(num_draft_tokens)))
+        return (
+            num_draft_tokens if shape is None else min(num_draft_tokens, 1 + len(shape.pass_widths(num_draft_tokens)))
+        )
 
     def tape(self, acceptance: AcceptanceModel, requests: RequestTable, streams: Streams) -> Tape:
         """Draw what is accepted of this method's drafts.

@@ -1,4 +1,4 @@
-"""`tree:` of a speculation method: the shape of its token trees; K, the drafts verified, counts nodes without the root."""
+"""`tree:` of a speculation method: the shape of its token trees. K, the drafts verified, are nodes without the root."""
 
 from functools import lru_cache
 from typing import Annotated, Literal, Self
@@ -73,7 +73,7 @@ class NamedTree(StaticTree):
 
     kind: Literal["named"] = "named"
     name: TreeName = Field(
-        description="`medusa_7b_63`: 63 nodes, depth 4 (Medusa's `mc_sim_7b_63`); `eagle_25`: 25 nodes, depth 5 (EAGLE-1)"
+        description="`medusa_7b_63`: Medusa's `mc_sim_7b_63`, 63 nodes, depth 4; `eagle_25`: EAGLE-1's, 25 nodes, depth 5"
     )
 
     def tree(self) -> DraftTree:

@@ -83,7 +83,8 @@ class DraftTree:
         """(..., depth) chance that a step accepts at least 1, 2, ... drafts; tokens per step are 1 + their sum."""
         depths = np.array([len(node) for node in self.nodes])
         at_depth = depths[:, None] == np.arange(1, self.depth + 1)
-        return self.path_products(rates) @ at_depth.astype(np.float64)
+        survival: Floats = self.path_products(rates) @ at_depth.astype(np.float64)
+        return survival
 
     def steps(self, num_ranks: int) -> Ints:
         """(nodes + 2, num_ranks + 1) where each rank leads from each node: the walk of the target through the tree.

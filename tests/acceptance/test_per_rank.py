@@ -1,5 +1,7 @@
 """Acceptance by rank: trees against path products and a slow walk, chains against the kinds that describe chains."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from pydantic import ValidationError
@@ -38,9 +40,7 @@ def test_a_chain_is_the_tree_of_width_one(spread) -> None:
     requests = table([50, 1, 200])
     rank = PerRank(rates=P, deeper=((0.5, 0.2),), request_spread=spread)
     depth = PerDepth(rates=(0.7, 0.5), extend="last", request_spread=spread)
-    assert np.array_equal(
-        rank.tape(requests, 6, Streams(3)).accepted, depth.tape(requests, 6, Streams(3)).accepted
-    )
+    assert np.array_equal(rank.tape(requests, 6, Streams(3)).accepted, depth.tape(requests, 6, Streams(3)).accepted)
     assert rank.survival(6) == pytest.approx(depth.survival(6), rel=1e-12)
     flat = PerRank(rates=P).tape(requests, 6, Streams(3)).accepted
     assert np.array_equal(flat, Iid(rate=0.7).tape(requests, 6, Streams(3)).accepted)
@@ -94,7 +94,7 @@ def test_a_larger_tree_never_accepts_less_at_the_same_start() -> None:
     requests, model = table([300] * 20), PerRank(rates=P)
     trees = [FixedShape(BEST.fixed.first(n)) for n in (1, 4, 12, 31)]
     accepted = [model.tree_tape(requests, FixedShape(tree.fixed), Streams(2)).accepted for tree in trees]
-    assert all((a <= b).all() for a, b in zip(accepted, accepted[1:], strict=False))
+    assert all((a <= b).all() for a, b in pairwise(accepted))
     whole = model.tree_tape(requests, BEST, Streams(2))
     assert all(np.array_equal(whole.at(len(t.fixed.nodes)), a) for t, a in zip(trees, accepted, strict=True))
 

@@ -52,7 +52,7 @@ def test_reads_back_from_its_own_dump(written) -> None:
 @every_method
 def test_k_and_look_ahead_stay_within_their_limits(written) -> None:
     method = read(written)
-    assert 0 <= method.lookahead_tokens
+    assert method.lookahead_tokens >= 0
     assert method.max_accepted_tokens <= method.max_draft_tokens <= MAX_DRAFT_TOKENS
     if method.tree_shape is None:
         assert method.lookahead_tokens <= method.max_draft_tokens

@@ -32,7 +32,11 @@ ARMS = {
         "acceptance": {"kind": "per_rank", "rates": [0.6, 0.15, 0.05], "confidence_spread": 0.1},
     },
     "medusa": {
-        "speculative_config": {"method": "medusa", "num_speculative_tokens": 25, "tree": {"kind": "named", "name": "eagle_25"}},
+        "speculative_config": {
+            "method": "medusa",
+            "num_speculative_tokens": 25,
+            "tree": {"kind": "named", "name": "eagle_25"},
+        },
         "acceptance": {"kind": "length", "tokens_per_step": 2.4, "num_speculative_tokens": 5},
     },
     "ngram": {

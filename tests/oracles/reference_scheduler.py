@@ -82,7 +82,9 @@ class ReferenceScheduler:
     def add(self, row: int) -> bool:
         """Queue a request; False if it can never produce a token."""
         r = self.requests[row]
-        req = Req(row, r["prompt_tokens"], r["output_tokens"], r["speculate"], r["tape"], r.get("proposed"), r.get("reach"))
+        req = Req(
+            row, r["prompt_tokens"], r["output_tokens"], r["speculate"], r["tape"], r.get("proposed"), r.get("reach")
+        )
         if req.prompt + 1 > self.config.max_model_len or self.never_fits(req):
             return False
         self.waiting.append(req)

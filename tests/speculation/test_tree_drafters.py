@@ -65,7 +65,9 @@ def test_a_dynamic_tree_takes_a_pass_per_level() -> None:
 
 def test_choosing_nodes_takes_its_time_per_level() -> None:
     work = DraftWork(verify_pass(4, 100, 59), 4, 404, 59)
-    without, with_default = (bound(eagle(59, tree))[0].draft_seconds(work) for tree in (DYNAMIC, DYNAMIC | {"level_us": 140}))
+    without, with_default = (
+        bound(eagle(59, tree))[0].draft_seconds(work) for tree in (DYNAMIC, DYNAMIC | {"level_us": 140})
+    )
     assert with_default - without == pytest.approx(8 * 140e-6, rel=1e-9)
 
 
@@ -99,7 +101,11 @@ def test_a_tree_of_width_one_costs_what_a_chain_does_but_for_padding_and_compact
 
 @pytest.mark.parametrize(
     ("k", "tree", "slots"),
-    [(59, DYNAMIC, 80 - 60), (7, {"kind": "dynamic", "depth": 5, "top_k": 4}, 20 - 8), (25, {"kind": "named", "name": "eagle_25"}, 0)],
+    [
+        (59, DYNAMIC, 80 - 60),
+        (7, {"kind": "dynamic", "depth": 5, "top_k": 4}, 20 - 8),
+        (25, {"kind": "named", "name": "eagle_25"}, 0),
+    ],
 )
 def test_look_ahead_is_what_sglang_holds_beyond_the_nodes(k: int, tree, slots: int) -> None:
     """max(num_steps x topk, num_draft_tokens) slots per request, the latter for the nodes under verification."""
@@ -137,9 +143,15 @@ def test_published_trees() -> None:
     [
         ({"num_speculative_tokens": 24, "tree": {"kind": "named", "name": "eagle_25"}}, "found 24; this tree has 25"),
         ({"num_speculative_tokens": 4, "tree": DYNAMIC}, "allow 8 to 710"),
-        ({"num_speculative_tokens": 7, "tree": {"kind": "optimal", "rates": [0.5, 0.3], "depth": 2}}, "hold 6 nodes, not 7"),
+        (
+            {"num_speculative_tokens": 7, "tree": {"kind": "optimal", "rates": [0.5, 0.3], "depth": 2}},
+            "hold 6 nodes, not 7",
+        ),
         ({"num_speculative_tokens": 2, "tree": {"kind": "nodes", "nodes": [[0], [1, 0]]}}, "without it"),
-        ({"num_speculative_tokens": 2, "tree": {"kind": "optimal", "rates": [0.3, 0.5], "depth": 2}}, "fall with the rank"),
+        (
+            {"num_speculative_tokens": 2, "tree": {"kind": "optimal", "rates": [0.3, 0.5], "depth": 2}},
+            "fall with the rank",
+        ),
     ],
 )
 def test_trees_that_cannot_be_are_refused(config, message: str) -> None:

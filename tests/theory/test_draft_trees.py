@@ -1,6 +1,7 @@
 """Token trees: the best ones against published values and against a dynamic programme, and what every tree must be."""
 
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -73,7 +74,7 @@ def test_every_beginning_of_a_tree_is_a_tree_that_emits_no_more(p, num_nodes: in
     assert len(whole.nodes) == shape.num_nodes
     emitted = [tokens(whole.first(n), table) for n in range(len(whole.nodes) + 1)]
     assert emitted[0] == 1.0
-    assert all(a <= b for a, b in zip(emitted, emitted[1:], strict=False))
+    assert all(a <= b for a, b in pairwise(emitted))
     assert all(whole.first(n).depth <= depth for n in range(len(whole.nodes)))
 
 
