@@ -24,6 +24,7 @@ from sim.scenario.pasted import SPECULATIVE_NO_EFFECT
 from sim.scenario.schema import Breakeven, GpuOverrides, Hardware, ModelChoice, Scenario, Slo, Sweep
 from sim.spec import Family, Spec
 from sim.speculation.base import SPECULATION
+from sim.speculation.trees import DynamicTree, NamedTree, NodesTree, OptimalTree, WidthsTree
 from sim.workload.arrivals.base import ARRIVALS
 from sim.workload.lengths.base import LENGTHS
 from sim.workload.traces import TraceSource
@@ -96,6 +97,11 @@ VARY = """Dotted keys of any field (not the name, the seed or the sweep itself) 
 Break-evens are looked for along the first key. Without `workload.arrivals` and `sweep.vary` the concurrencies 1, 2, 4,
 ... 256 are varied."""
 
+TREES = """The shape of token trees, for methods whose network names several guesses per position. K then counts nodes
+verified, the root (the last known token) not among them. A smaller K is the first nodes of the tree. SGLang's
+`speculative_num_steps`, `speculative_eagle_topk` and `speculative_num_draft_tokens` and vLLM's `speculative_token_tree`
+are understood in `speculative_config`. See [acceptance](../background/acceptance.md#token-trees)."""
+
 #: Defaults that depend on the rest of the scenario, and types that the schema says less well.
 DEFAULTS = {"Scenario.cost_model": "`{kind: roofline}`", "Scenario.baseline": "see meaning"}
 DEFAULTS |= {"Workload.arrivals": "`{kind: closed, max_concurrency: 64}`", "Scenario.workload": "its defaults"}
@@ -115,6 +121,7 @@ def render() -> str:
         "## engine", table(EngineArgs), *engine_remarks(),
         "## arms", table(Arm),
         "## speculative_config", words(SPECULATION), *kinds(SPECULATION), *speculation_remarks(),
+        "### speculative_config.tree", TREES, *trees(),
         "## acceptance", words(ACCEPTANCE), *kinds(ACCEPTANCE),
         "### request_spread", words_of("kind", ["beta", "logit_normal"]),
         f"`beta`: {summary(BetaSpread)}", table(BetaSpread), f"`logit_normal`: {summary(LogitNormalSpread)}",
@@ -294,6 +301,15 @@ def speculation_remarks() -> Iterator[str]:
     """Keys of vLLM that no method uses."""
     keys = ", ".join(f"`{key}`" for key in sorted(SPECULATIVE_NO_EFFECT))
     yield f"Accepted and reported as without effect, where the method has no such field: {keys}."
+
+
+def trees() -> Iterator[str]:
+    """The kinds of trees, one after the other."""
+    for spec in (NodesTree, NamedTree, WidthsTree, OptimalTree, DynamicTree):
+        yield f"#### tree: {spec.model_fields['kind'].default}"
+        yield summary(spec)
+        yield from examples(spec)
+        yield table(spec, skip="kind")
 
 
 def flow(value: object) -> str:

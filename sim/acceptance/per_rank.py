@@ -67,7 +67,7 @@ class PerRank(AcceptanceModel):
     rates: Rates = Field(
         min_length=1,
         max_length=64,
-        description="P(the target takes the best, second best, ... guess); falling, at most 1 in all. Bonus not counted.",
+        description="P(the target takes the best, second best, ... guess); falling, at most 1 in all; bonus excluded",
     )
     deeper: Seq[Rates] = Field(
         default=(), max_length=64, description="The same at depth 2, 3, ... of the draft; the last list holds below it."

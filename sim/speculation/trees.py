@@ -73,7 +73,7 @@ class NamedTree(StaticTree):
 
     kind: Literal["named"] = "named"
     name: TreeName = Field(
-        description="`medusa_7b_63`: Medusa's `mc_sim_7b_63`, 63 nodes, depth 4; `eagle_25`: EAGLE-1's, 25 nodes, depth 5"
+        description="`medusa_7b_63`: Medusa's `mc_sim_7b_63`, 63 nodes, depth 4; `eagle_25`: EAGLE-1's, depth 5"
     )
 
     def tree(self) -> DraftTree:
