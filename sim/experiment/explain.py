@@ -183,11 +183,12 @@ def _acceptance(setup: ArmSetup) -> tuple[Acceptance, ...]:
     if arm.acceptance is None or not k:
         return ()
     models: dict[str, AcceptanceModel] = {"": arm.acceptance, **arm.class_acceptance}
-    survival = arm.speculative_config.survival
-    return tuple(_rates(traffic, model, survival(model, k).tolist()) for traffic, model in models.items())
+    rates = {name: arm.speculative_config.survival(model, k) for name, model in models.items()}
+    return tuple(_rates(name, model, setup.what_if.survival(rates[name])) for name, model in models.items())
 
 
-def _rates(traffic: str, model: AcceptanceModel, rates: list[float]) -> Acceptance:
+def _rates(traffic: str, model: AcceptanceModel, survival: NDArray[np.float64]) -> Acceptance:
+    rates = [float(rate) for rate in survival]
     before = [1.0, *rates[:-1]]
     given = tuple(rate / prior if prior else 0.0 for rate, prior in zip(rates, before, strict=True))
     profile = str(getattr(model, "profile", None) or "")
