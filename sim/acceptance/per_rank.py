@@ -17,8 +17,8 @@ from sim.acceptance.base import (
     Streams,
     Tape,
 )
-from sim.acceptance.labels import MAX_DEPTH, LabelledTrees, label_codes, labels_of
 from sim.acceptance.depth import DEPTH_STREAM
+from sim.acceptance.labels import MAX_DEPTH, LabelledTrees, label_codes, labels_of
 from sim.acceptance.positions import Positions
 from sim.acceptance.spread import REQUEST_STREAM, RequestSpread, pooled_survival, quantile_nodes
 from sim.errors import ScenarioError
