@@ -2,7 +2,8 @@
 
 vLLM: `speculative_token_tree`, the text of a list of tuples (`vllm/config/speculative.py`). SGLang: `server_args.py`,
 `speculative_num_steps` (levels), `speculative_eagle_topk` (children per node and nodes expanded per level) and
-`speculative_num_draft_tokens` (tokens verified, the root among them); a top-k of 1 is a chain.
+`speculative_num_draft_tokens` (tokens verified, the root among them); a top-k of 1 is a chain. TensorRT-LLM and Medusa:
+`medusa_choices`, a list of paths, whose number is K where it is not stated.
 """
 
 import ast
@@ -14,7 +15,7 @@ from sim.scenario.document import Node, from_plain
 from sim.scenario.suggestions import found
 
 STEPS, TOP_K, VERIFIED = "speculative_num_steps", "speculative_eagle_topk", "speculative_num_draft_tokens"
-TOKEN_TREE = "speculative_token_tree"
+TOKEN_TREE, CHOICES = "speculative_token_tree", "medusa_choices"
 
 
 class Spelled(NamedTuple):
@@ -31,13 +32,13 @@ class _UnclearError(SimError):
 
 def spelled_out(items: Mapping[str, Node]) -> Spelled:
     """The config of a method that can draft trees, with the engines' keys replaced."""
-    kept = {key: node for key, node in items.items() if key not in (STEPS, TOP_K, VERIFIED, TOKEN_TREE)}
+    kept = {key: node for key, node in items.items() if key not in (STEPS, TOP_K, VERIFIED, TOKEN_TREE, CHOICES)}
     if len(kept) == len(items):
         return Spelled(dict(items))
     try:
         if any(key in items for key in (STEPS, TOP_K, VERIFIED)):
             return Spelled(kept | _from_sglang(items, kept))
-        return _from_vllm(items[TOKEN_TREE], kept)
+        return _from_paths(TOKEN_TREE if TOKEN_TREE in items else CHOICES, items, kept)
     except _UnclearError as error:
         key, message = error.args
         anything = {"num_speculative_tokens": Node(1)}  # one complaint is enough
@@ -46,7 +47,7 @@ def spelled_out(items: Mapping[str, Node]) -> Spelled:
 
 def _from_sglang(items: Mapping[str, Node], kept: Mapping[str, Node]) -> dict[str, Node]:
     first = next(key for key in (STEPS, TOP_K, VERIFIED) if key in items)
-    for key in ("num_speculative_tokens", "tree", TOKEN_TREE):
+    for key in ("num_speculative_tokens", "tree", TOKEN_TREE, CHOICES):
         if key in items:
             raise _UnclearError(first, f"contradicts {key}; allowed: one of the two spellings")
     steps = _count(items, STEPS, first)
@@ -73,20 +74,23 @@ def _count(items: Mapping[str, Node], key: str, at: str) -> int:
     return node.value
 
 
-def _from_vllm(node: Node, kept: dict[str, Node]) -> Spelled:
-    nodes = _nodes(node)
+def _from_paths(key: str, items: Mapping[str, Node], kept: dict[str, Node]) -> Spelled:
+    node = items[key]
+    nodes = _nodes(key, node)
     if nodes is None:
         return Spelled(kept)
-    if "tree" in kept:
-        raise _UnclearError(TOKEN_TREE, "contradicts tree; allowed: one of the two spellings")
+    if "tree" in kept or (key == TOKEN_TREE and CHOICES in items):
+        raise _UnclearError(key, f"contradicts {'tree' if 'tree' in kept else CHOICES}; allowed: one of the spellings")
+    if key == CHOICES:
+        kept = {"num_speculative_tokens": Node(len(nodes), node.mark, node.key_mark)} | kept
     if all(rank == 0 for path in nodes for rank in path):
-        return Spelled(kept, notes=((TOKEN_TREE, "a chain: no effect"),))
+        return Spelled(kept, notes=((key, "a chain: no effect"),))
     tree = from_plain({"kind": "nodes", "nodes": nodes}, node.mark)
     return Spelled({**kept, "tree": Node(tree.value, node.mark, node.key_mark)})
 
 
-def _nodes(node: Node) -> list[list[int]] | None:
-    """The paths, as vLLM reads them; None for null."""
+def _nodes(key: str, node: Node) -> list[list[int]] | None:
+    """The paths, also in the text of a list as vLLM takes it; None for null."""
     written = node.plain()
     if written is None:
         return None
@@ -96,5 +100,5 @@ def _nodes(node: Node) -> list[list[int]] | None:
     except (SyntaxError, TypeError, ValueError):
         nodes = []
     if not nodes or not all(isinstance(rank, int) for path in nodes for rank in path):
-        raise _UnclearError(TOKEN_TREE, "expected a list of paths, such as '[(0,), (1,), (0, 0)]'")
+        raise _UnclearError(key, "expected a list of paths, such as '[(0,), (1,), (0, 0)]'")
     return nodes

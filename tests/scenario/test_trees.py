@@ -38,9 +38,21 @@ def test_vllms_token_tree(load) -> None:
     assert config_of(load(arm("num_speculative_tokens: 2, speculative_token_tree: null"))).tree is None
 
 
+def test_medusa_choices(load) -> None:
+    text = HEAD + f"  e: {{speculative_config: {{method: medusa, medusa_choices: [[0], [1], [0, 0]]}}, {RANKS}}}\n"
+    config = config_of(load(text))
+    assert (config.num_speculative_tokens, config.tree.nodes) == (3, ((0,), (1,), (0, 0)))
+
+
 @pytest.mark.parametrize(
     ("config", "key", "message"),
     [
+        (
+            "medusa_choices: [[0], [1]], num_speculative_tokens: 2, speculative_token_tree: '[(0,), (1,)]'",
+            "speculative_token_tree",
+            "contradicts medusa_choices",
+        ),
+        ("medusa_choices: [[0], x]", "medusa_choices", "a list of paths"),
         ("speculative_eagle_topk: 4, speculative_num_steps: 5", "speculative_num_steps", "needs speculative_num_draft"),
         ("speculative_num_steps: 5, speculative_num_draft_tokens: 9", "speculative_num_draft_tokens", "found 9; with"),
         ("speculative_num_steps: 5, num_speculative_tokens: 3", "speculative_num_steps", "contradicts num_speculative"),
