@@ -99,8 +99,8 @@ Break-evens are looked for along the first key. Without `workload.arrivals` and 
 
 TREES = """The shape of token trees, for methods whose network names several guesses per position. K then counts nodes
 verified, the root (the last known token) not among them. A smaller K is the first nodes of the tree. SGLang's
-`speculative_num_steps`, `speculative_eagle_topk` and `speculative_num_draft_tokens`, vLLM's `speculative_token_tree` and
-TensorRT-LLM's `medusa_choices` are understood in `speculative_config`. See
+`speculative_num_steps`, `speculative_eagle_topk` and `speculative_num_draft_tokens`, vLLM's `speculative_token_tree`
+and TensorRT-LLM's `medusa_choices` are understood in `speculative_config`. See
 [acceptance](../background/acceptance.md#token-trees)."""
 
 #: Defaults that depend on the rest of the scenario, and types that the schema says less well.
