@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "clean": ("sim.cli.clean", "Remove what killed runs left behind."),
     "report": ("sim.cli.report", "Build the dashboard of a results folder again."),
     "validate": ("sim.cli.validate", "Compare predicted with measured times."),
+    "theory": ("sim.cli.theory", "Closed forms: tokens per step, speed-up, trees, losslessness, errata."),
     "catalog": ("sim.cli.catalog", "List GPUs and models with their sources."),
     "calibrate": ("sim.cli.calibrate", "Fit a cost-model profile to measured times."),
     "schema": ("sim.cli.schema", "Print the JSON Schema of scenarios."),

@@ -25,7 +25,7 @@ def _baseline(context: Context) -> Iterator[Finding]:
 def _acceptance(context: Context) -> Iterator[Finding]:
     for name, arm in context.scenario.arms.items():
         if not arm.speculates:
-            for key in ("acceptance", "class_acceptance"):
+            for key in ("acceptance", "class_acceptance", "verification"):
                 if getattr(arm, key):
                     yield Finding(("arms", name, key), "has no effect: this arm does not speculate", at_key=True)
         elif arm.acceptance is None:
@@ -37,7 +37,7 @@ def _acceptance(context: Context) -> Iterator[Finding]:
 def _acceptance_reaches_k(context: Context) -> Iterator[Finding]:
     for name, arm in context.scenario.arms.items():
         k = arm.speculative_config.max_accepted_tokens
-        for path, model in _acceptances(name, arm):
+        for path, model in _models(name, arm).items():
             limit = model.max_supported_draft_tokens()
             if limit is not None and limit < k:
                 what = (
@@ -54,7 +54,7 @@ def _acceptance_describes_the_tree(context: Context) -> Iterator[Finding]:
             continue
         ranges = getattr(config, "num_speculative_tokens_per_batch_size", None) or ()
         sizes = sorted({config.max_draft_tokens, *(k for _, _, k in ranges if k)})
-        for path, model in _acceptances(name, arm):
+        for path, model in _models(name, arm).items():
             limit = model.max_supported_draft_tokens()
             try:
                 for size in sizes if limit is None or limit >= config.max_accepted_tokens else ():
@@ -63,12 +63,30 @@ def _acceptance_describes_the_tree(context: Context) -> Iterator[Finding]:
                 yield Finding(path, str(error))
 
 
-def _acceptances(name: str, arm: Arm) -> Iterator[tuple[Path, AcceptanceModel]]:
-    """Every acceptance model of an arm and where it stands."""
-    if arm.acceptance is not None:
-        yield ("arms", name, "acceptance"), arm.acceptance
-    for key, model in arm.class_acceptance.items():
-        yield ("arms", name, "class_acceptance", key), model
+def _models(name: str, arm: Arm) -> dict[Path, AcceptanceModel]:
+    """All acceptance models of an arm by their place."""
+    models: dict[Path, AcceptanceModel | None] = {("arms", name, "acceptance"): arm.acceptance}
+    models |= {("arms", name, "class_acceptance", key): model for key, model in arm.class_acceptance.items()}
+    return {path: model for path, model in models.items() if model is not None}
+
+
+@reads("arms")
+def _acceptance_files(context: Context) -> Iterator[Finding]:
+    for name, arm in context.scenario.arms.items():
+        for path, model in _models(name, arm).items():
+            try:
+                model.located(context.base_dir).check_files()
+            except ScenarioError as error:
+                yield Finding(path, str(error))
+
+
+@reads("arms")
+def _rule_fits_the_drafts(context: Context) -> Iterator[Finding]:
+    for name, arm in context.scenario.arms.items():
+        config = arm.speculative_config
+        if arm.speculates and arm.rule.needs_draft_probabilities and not config.drafts_have_probabilities:
+            message = f"{arm.rule.kind} looks at the drafter's probabilities, but {config.method} has none"
+            yield Finding(("arms", name, "verification"), f"{message}; its drafts are verified by greedy_draft")
 
 
 @reads("arms", "workload")
