@@ -1,6 +1,6 @@
 """`histogram`: how many steps accepted 0, 1, 2, ... drafts, as vLLM's `acceptance_histogram`."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import ConfigDict, Field, field_validator
@@ -19,6 +19,8 @@ class Histogram(DepthRates):
     """
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"kind": "histogram", "counts": [300, 210, 150, 340]}]})
+
+    counts_accepted: ClassVar[bool] = True
 
     kind: Literal["histogram"] = "histogram"
     counts: Seq[float] = Field(

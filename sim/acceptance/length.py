@@ -1,6 +1,6 @@
 """`length`: only a mean is known. The same mean gives very different tails, so the shape is named."""
 
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
@@ -9,7 +9,9 @@ from sim.acceptance.depth import DepthRates
 from sim.acceptance.iid import Iid
 from sim.acceptance.per_position import PerPosition
 from sim.acceptance.regime import Level, Regime, check_mean
+from sim.errors import ScenarioError
 from sim.theory import alpha_from_tokens
+from sim.theory.draft_trees import TreeShape
 from sim.workload.requests import RequestTable
 
 
@@ -38,9 +40,13 @@ class Length(AcceptanceModel):
         }
     )
 
+    counts_accepted: ClassVar[bool] = True
+
     kind: Literal["length"] = "length"
     tokens_per_step: float = Field(ge=1, description="mean tokens emitted per verification step, bonus token included")
-    num_speculative_tokens: int = Field(ge=1, le=MAX_DRAFT_TOKENS, description="the K at which the mean was measured")
+    num_speculative_tokens: int = Field(
+        ge=1, le=MAX_DRAFT_TOKENS, description="the K at which the mean was measured; for a token tree its depth"
+    )
     shape: Literal["geometric", "min_variance", "regime"] = "geometric"
     profile: str | None = Field(default=None, description="the profile of shape `regime`; refused with other shapes")
 
@@ -63,6 +69,15 @@ class Length(AcceptanceModel):
         if self.shape == "min_variance":
             return PerPosition(rates=minimum_variance_rates(tokens, k))
         return Regime(profile=self.profile, level=Level(tokens_per_step=tokens, num_speculative_tokens=k))
+
+    def check_tree(self, shape: TreeShape, num_draft_tokens: int) -> None:
+        """As every kind; and the mean must have been measured at this depth."""
+        super().check_tree(shape, num_draft_tokens)
+        if self.num_speculative_tokens != shape.depth:
+            raise ScenarioError(
+                f"acceptance `length` was measured with {self.num_speculative_tokens} drafts at most per step, but "
+                f"this tree is {shape.depth} deep; for a tree num_speculative_tokens is its depth"
+            )
 
     def max_supported_draft_tokens(self) -> int | None:
         """No limit for `geometric`, the measured K for `min_variance`, the profile's tables for `regime`."""

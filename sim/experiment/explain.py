@@ -193,7 +193,8 @@ def _acceptance(setup: ArmSetup) -> tuple[Acceptance, ...]:
     if arm.acceptance is None or not k:
         return ()
     models: dict[str, AcceptanceModel] = {"": arm.acceptance, **arm.class_acceptance}
-    return tuple(_rates(traffic, model, setup.what_if.survival(model.survival(k))) for traffic, model in models.items())
+    rates = {name: arm.speculative_config.survival(model, k) for name, model in models.items()}
+    return tuple(_rates(name, model, setup.what_if.survival(rates[name])) for name, model in models.items())
 
 
 def _rates(traffic: str, model: AcceptanceModel, survival: NDArray[np.float64]) -> Acceptance:

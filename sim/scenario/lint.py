@@ -9,6 +9,7 @@ from sim.scenario.build import set_up
 from sim.scenario.cells import cell_scenarios, num_cells
 from sim.scenario.load import LoadedScenario
 from sim.scenario.schema import Scenario
+from sim.scenario.suggestions import flow
 from sim.units import format_bytes
 
 #: Cells whose deployments are tried; the rest is tried when it is run.
@@ -74,13 +75,12 @@ def _mistake(scenario: Scenario, arm: str, base_dir: Path) -> str:
 def _describe(scenario: Scenario, arm: str, base_dir: Path) -> str:
     setup = set_up(scenario, arm, base_dir)
     config = setup.arm.speculative_config.model_dump(mode="json", exclude_none=True)
-    text = ", ".join(f"{key}: {value}" for key, value in config.items())
     acceptance = f", acceptance {setup.arm.acceptance.kind}" if setup.arm.acceptance else ""
     if setup.arm.speculates:
         acceptance += f", verified by {setup.arm.rule.kind} ({'' if setup.arm.lossless else 'not '}lossless)"
     memory = setup.deployment.memory
     return (
-        f"  {arm}: {{{text}}}{acceptance}; KV pool {format_bytes(memory.kv_pool)} = "
+        f"  {arm}: {flow(config)}{acceptance}; KV pool {format_bytes(memory.kv_pool)} = "
         f"{setup.deployment.num_kv_tokens:,} tokens, max_num_seqs {setup.engine.max_num_seqs}, "
         f"max_num_batched_tokens {setup.engine.max_num_batched_tokens}"
     )

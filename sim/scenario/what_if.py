@@ -6,7 +6,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from sim.acceptance.base import Counts, Floats, Tape
+from sim.acceptance.base import NEVER, Counts, Floats, Tape
 from sim.cost.base import BoundCost, ForwardPass, HostOverhead, PassCost, PassPrice
 from sim.rng import Streams
 from sim.spec import Spec
@@ -71,7 +71,8 @@ class WhatIf(Spec):
         if tape.proposed is not None:
             accepted = np.minimum(accepted, tape.proposed)
         by_k = {k: changed(each, min(k, len(survival))) for k, each in tape.by_k.items()}
-        return replace(tape, accepted=accepted, by_k=by_k)
+        reach = None if tape.reach is None else _reached(tape.reach, accepted)
+        return replace(tape, accepted=accepted, by_k=by_k, reach=reach)
 
     def survival(self, survival: Floats) -> Floats:
         """The unconditional rates with the factor on acceptance applied; approximate above 1."""
@@ -129,6 +130,14 @@ def _thinned(accepted: Counts, refuses: np.ndarray[tuple[int], np.dtype[np.bool_
     next_refusal = np.where(refuses, places, len(accepted) + 255)
     next_refusal = np.minimum.accumulate(next_refusal[::-1])[::-1]
     return np.minimum(accepted, next_refusal - places).astype(np.uint8)
+
+
+def _reached(reach: Counts, accepted: Counts) -> Counts:
+    """Nodes of trees to verify when so many drafts are accepted; a rescued draft may be any of them: the last one."""
+    depths = np.arange(reach.shape[1])
+    last = max(int(reach[reach != NEVER].max(initial=0)), len(depths))
+    kept = depths < accepted[:, None]
+    return np.where(kept, np.where(reach == NEVER, last, reach), NEVER).astype(np.uint8)
 
 
 def _extended(
