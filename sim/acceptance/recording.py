@@ -39,6 +39,12 @@ class Recording:
         zeros, ones = np.zeros(count, dtype=np.int64), np.ones(count, dtype=np.int64)
         return RequestTable(zeros, ones, self.decoded_tokens + 1, zeros, np.ones(count, dtype=np.bool_))
 
+    def part(self, first: int, every: int) -> "Recording":
+        """Every so many-th request from `first` on: parts of like output lengths, as requests are sorted by length."""
+        chosen = slice(first, None, every)
+        proposed = None if self.proposed is None else self.proposed[chosen]
+        return Recording(self.accepted[chosen], proposed, self.decoded_tokens[chosen])
+
     def tape(self, max_draft_tokens: int) -> Tape:
         """The recorded requests as a tape over `table()`."""
         return joined(self.accepted, self.proposed, max_draft_tokens)

@@ -17,7 +17,7 @@ from sim.acceptance.depth import DEPTH_STREAM
 from sim.acceptance.positions import Bools, Positions, leading_accepts
 from sim.acceptance.profiles import load_profile
 from sim.acceptance.spread import REQUEST_STREAM, logistic, logit, normal_effect, quantile_nodes
-from sim.acceptance.two_state import first_state_path, stationary_first, two_state_survival
+from sim.acceptance.two_state import TwoStates, first_state_path, stationary_first, two_state_survival
 from sim.spec import Seq, Spec
 from sim.theory import bisect, tokens_from_survival
 from sim.units import Probability
@@ -83,17 +83,22 @@ def check_mean(tokens_per_step: float, num_draft_tokens: int) -> None:
         )
 
 
-@lru_cache(maxsize=256)
-def _survival(parameters: RegimeParameters, shift: float, max_draft_tokens: int) -> Floats:
-    """Exact survivals per step of `parameters` moved by `shift`."""
-    nodes, weights = quantile_nodes()
+def regime_law(parameters: RegimeParameters, shift: float, max_draft_tokens: int, num_nodes: int = 128) -> TwoStates:
+    """`parameters` moved by `shift` as a two-state law, the request effect on `num_nodes` quadrature nodes."""
+    nodes, weights = quantile_nodes(num_nodes)
     effect = normal_effect(nodes, parameters.request_sd)[:, None]
     first = logistic(parameters.state_logits(shift) + effect)
     deeper = logistic(parameters.depth_logits(shift)[None] + parameters.depth_coupling * effect[:, :, None])
     kept, rescued = deeper[:, : max_draft_tokens - 1, 0, None], deeper[:, : max_draft_tokens - 1, 1, None]
     accept = np.concatenate((first[:, None, :], first[:, None, :] * kept + (1 - first[:, None, :]) * rescued), axis=1)
-    chain = np.full(len(nodes), parameters.stay_easy), np.full(len(nodes), 1.0 - parameters.stay_hard)
-    survival = two_state_survival(*chain, accept, weights)
+    stay, enter = np.full(len(nodes), parameters.stay_easy), np.full(len(nodes), 1.0 - parameters.stay_hard)
+    return TwoStates(stay, enter, accept, weights)
+
+
+@lru_cache(maxsize=256)
+def _survival(parameters: RegimeParameters, shift: float, max_draft_tokens: int) -> Floats:
+    """Exact survivals per step of `parameters` moved by `shift`."""
+    survival = two_state_survival(regime_law(parameters, shift, max_draft_tokens))
     survival.flags.writeable = False
     return survival
 

@@ -46,6 +46,11 @@ class RequestTable:
         """(N,) tokens each request can emit before its output, or the context of the engine, ends; <= 0 for none."""
         return np.minimum(self.output_tokens, max_model_len - self.prompt_tokens)
 
+    def tiled(self, times: int) -> "RequestTable":
+        """These requests `times` over, all rows one after another (for statistics, not for a server)."""
+        columns = self.arrival_ns, self.prompt_tokens, self.output_tokens, self.class_id, self.speculate
+        return RequestTable(*(np.tile(column, times) for column in columns), self.class_names)
+
     @cached_property
     def num_positions(self) -> int:
         """Length of the flat arrays: the sum of all output lengths."""
