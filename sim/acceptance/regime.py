@@ -25,6 +25,10 @@ from sim.workload.requests import RequestTable
 
 _MAX_SHIFT = 40.0
 
+#: How much of a level shift acts on drafts 2, 3, ...: domains and drafters differ most in the first draft. Of 0, 0.25, 0.5
+#: and more, 0 and 0.25 err least between the two shipped profiles and on thirty published curves of length by K.
+LEVEL_COUPLING = 0.25
+
 
 class RegimeParameters(Spec):
     """Parameters of the two-regime law; rates count drafts only, never the bonus token."""
@@ -57,7 +61,7 @@ class RegimeParameters(Spec):
     def depth_logits(self, shift: float) -> Floats:
         """(D, 2) logits of drafts 2, 3, ... where a first draft would be accepted (column 0) or not (column 1)."""
         rates = np.array([self.keep, self.rescue], dtype=np.float64).T.reshape(-1, 2)
-        return logit(rates) + self.depth_coupling * shift
+        return logit(rates) + LEVEL_COUPLING * shift
 
 
 class Level(Spec):
@@ -124,8 +128,8 @@ def _shift_to(parameters: RegimeParameters, level: Level) -> float:
 class Regime(AcceptanceModel):
     """Two regimes of text with a request effect: a shipped profile, or explicit parameters, optionally moved.
 
-    `level` moves the mean to a measured one (another model, domain or temperature): s is added to both state logits and
-    depth_coupling x s to the depth logits. The mean transfers, the spread does not: set `request_sd` too where known.
+    `level` moves the mean to a measured one (another model, domain or temperature): s is added to both state logits,
+    a quarter of s to the depth logits. The mean transfers, the spread does not: set `request_sd` too where known.
     Tokens per step always include the bonus token; rates never count it.
     """
 
@@ -147,7 +151,7 @@ class Regime(AcceptanceModel):
     profile: str | None = Field(
         default=None, description="shipped profile: gsm8k (maths) or sharegpt (chat), both EAGLE"
     )
-    parameters: RegimeParameters | None = Field(default=None, description="instead of a profile")
+    parameters: RegimeParameters | None = Field(default=None, description="instead of a profile, as `specsim fit-acceptance` prints them")
     level: Level | None = Field(default=None, description="move the profile to these tokens per step (bonus included)")
     request_sd: float | None = Field(
         default=None, ge=0, le=20, description="replaces the profile's request_sd (logits)"

@@ -32,6 +32,8 @@ _SIMULATED_POSITIONS = 1_500_000
 #: Standard deviations that weigh the moments: relative, relative, absolute; and logits of freedom per depth.
 _TOKENS, _SPREAD, _LAG, _DEPTH = 0.003, 0.05, 0.01, 0.3
 _REQUESTS = 20
+#: Weight, in drafts, of the rate one depth before.
+_PRIOR_DRAFTS = 20.0
 _SPREAD_FLOOR = 0.01
 
 #: Start and bounds: hard logit, easy minus hard, logits of staying easy and hard, request_sd, coupling.
@@ -85,7 +87,7 @@ def fit_regime(recording: Recording) -> RegimeParameters:
 
 def _step_tables(recording: Recording) -> Floats:
     """(15, 2) logits of drafts 2..16 where a first draft would be accepted (column 0) or not, on steps taken at K=16."""
-    counts = np.full((_DEEPEST + 1, 2, 2), (2.0, 1.0))  # [depth, x = 0, (judged, accepted)]
+    counts = np.zeros((_DEEPEST + 1, 2, 2))  # [depth, x = 0, (judged, accepted)]
     for sequence in recording.accepted:
         position = 0
         while position < len(sequence):
@@ -95,7 +97,10 @@ def _step_tables(recording: Recording) -> Floats:
             counts[here + 1, missed, 0] += 1
             counts[here + 1, missed, 1] += here < accepted
             position += accepted + 1
-    return logit(counts[2:, :, 1] / counts[2:, :, 0])
+    rates = [np.array([0.75, 0.25])]
+    for judged, accepted in counts[2:].transpose(0, 2, 1):  # few steps get deep: lean on the rate of the depth before
+        rates.append((accepted + _PRIOR_DRAFTS * rates[-1]) / (judged + _PRIOR_DRAFTS))
+    return logit(np.array(rates[1:]))
 
 
 def _measured(requests: RequestTable, tape: Tape) -> _Targets:

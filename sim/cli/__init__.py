@@ -22,9 +22,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": ("sim.cli.explain", "Memory, step times and break-even, without simulating."),
     "run": ("sim.cli.run", "Run all arms of a scenario and write results and a dashboard."),
     "report": ("sim.cli.report", "Build the dashboard of a results folder again."),
-    "validate": ("sim.cli.validate", "Compare predicted with measured times."),
-    "catalog": ("sim.cli.catalog", "List GPUs and models with their sources."),
+    "validate": ("sim.cli.validate", "Compare predictions with measurements."),
+    "catalog": ("sim.cli.catalog", "List GPUs, models and published acceptance with their sources."),
     "calibrate": ("sim.cli.calibrate", "Fit a cost-model profile to measured times."),
+    "fit-acceptance": ("sim.cli.fit_acceptance", "Fit acceptance parameters to recorded sequences."),
     "schema": ("sim.cli.schema", "Print the JSON Schema of scenarios."),
 }
 
@@ -40,7 +41,7 @@ class LazyGroup(click.Group):
         """Import one command; None when there is none of that name."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(importlib.import_module(COMMANDS[cmd_name][0]), cmd_name)
+        command: click.Command = getattr(importlib.import_module(COMMANDS[cmd_name][0]), cmd_name.replace("-", "_"))
         return command
 
     def resolve_command(
