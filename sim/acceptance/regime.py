@@ -25,8 +25,8 @@ from sim.workload.requests import RequestTable
 
 _MAX_SHIFT = 40.0
 
-#: How much of a level shift acts on drafts 2, 3, ...: domains and drafters differ most in the first draft. Of 0, 0.25, 0.5
-#: and more, 0 and 0.25 err least between the two shipped profiles and on thirty published curves of length by K.
+#: How much of a level shift acts on drafts 2, 3, ...: domains and drafters differ most in the first draft. Of 0, 0.25,
+#: 0.5 and more, 0 and 0.25 err least between the two shipped profiles and on thirty published curves of length by K.
 LEVEL_COUPLING = 0.25
 
 
@@ -151,7 +151,9 @@ class Regime(AcceptanceModel):
     profile: str | None = Field(
         default=None, description="shipped profile: gsm8k (maths) or sharegpt (chat), both EAGLE"
     )
-    parameters: RegimeParameters | None = Field(default=None, description="instead of a profile, as `specsim fit-acceptance` prints them")
+    parameters: RegimeParameters | None = Field(
+        default=None, description="instead of a profile, as `specsim fit-acceptance` prints them"
+    )
     level: Level | None = Field(default=None, description="move the profile to these tokens per step (bonus included)")
     request_sd: float | None = Field(
         default=None, ge=0, le=20, description="replaces the profile's request_sd (logits)"

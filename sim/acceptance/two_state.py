@@ -113,9 +113,7 @@ def two_state_moments(law: TwoStates) -> StepMoments:
     return StepMoments(*(np.array(column) for column in zip(*found, strict=True)))
 
 
-def _pooled_moments(
-    weights: Floats, accepted: Floats, squares: Floats, products: Floats
-) -> tuple[float, float, float]:
+def _pooled_moments(weights: Floats, accepted: Floats, squares: Floats, products: Floats) -> tuple[float, float, float]:
     """From each kind of request's mean, square and product of neighbours; long requests take 1/(1+mean) steps each."""
     steps = weights / (1.0 + accepted)
     steps = steps / steps.sum()
@@ -126,9 +124,7 @@ def _pooled_moments(
 
 
 def _depths(law: TwoStates) -> Iterator[_Depth]:
-    move = np.stack(
-        (np.stack((law.stay, 1.0 - law.stay), -1), np.stack((law.enter, 1.0 - law.enter), -1)), axis=1
-    )
+    move = np.stack((np.stack((law.stay, 1.0 - law.stay), -1), np.stack((law.enter, 1.0 - law.enter), -1)), axis=1)
     alive = np.broadcast_to(np.eye(2), (len(law.stay), 2, 2))  # [request, state at the start of the step, state here]
     for depth in range(law.accept.shape[1]):
         accepted = alive * law.accept[:, None, depth, :]

@@ -1,4 +1,4 @@
-"""Walk a tape as a server would, but without a clock: steps and accepted drafts. For survivals, fits, tests and reports."""
+"""Walk a tape as a server would, but without a clock: steps and accepted drafts. For survivals, fits and tests."""
 
 from dataclasses import dataclass
 

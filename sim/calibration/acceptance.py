@@ -6,29 +6,24 @@ recorded lengths (simulated) is compared with the recording and the targets of t
 Depth tables start from the steps that a server with long drafts would really take and move by one logit per depth.
 """
 
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from sim.acceptance.base import Floats, Tape
+from sim.acceptance.base import Floats
 from sim.acceptance.recording import Recording
 from sim.acceptance.regime import Regime, RegimeParameters, regime_law
 from sim.acceptance.spread import logistic, logit
 from sim.acceptance.two_state import StepMoments, two_state_moments
-from sim.acceptance.walk import walk
+from sim.calibration.acceptance_moments import MAX_DRAFTS, Moments, expected_moments, recorded_moments
 from sim.calibration.fit import fit
 from sim.errors import CalibrationError
-from sim.rng import Streams
-from sim.workload.requests import RequestTable
 
-#: K = 1.._DRAFTS are matched; deeper drafts keep the rates of the steps taken.
-_DRAFTS, _DEEPEST = 10, 16
+#: Drafts with rates of their own; those beyond K = 10 move with the tenth.
+_DEEPEST = 16
 #: K (from 0) at which spread and correlation are matched.
 _AT = np.array([1, 3, 5, 10]) - 1
 _NODES, _ROUNDS = 32, 3
-#: Positions of the tape on which short outputs are compared with long ones: noise about 0.2 % of tokens per step.
-_SIMULATED_POSITIONS = 1_500_000
 #: Standard deviations that weigh the moments: relative, relative, absolute; and logits of freedom per depth.
 _TOKENS, _SPREAD, _LAG, _DEPTH = 0.003, 0.05, 0.01, 0.3
 _REQUESTS = 20
@@ -41,30 +36,6 @@ _START = (0.3, 2.0, 2.0, 2.0, 0.3, 0.6)
 _BOUNDS = ((-3.0, 3.0), (0.1, 6.0), (-1.0, 6.0), (-1.0, 6.0), (0.02, 1.5), (0.0, 2.0))
 
 
-@dataclass(frozen=True, eq=False)
-class _Targets:
-    """What the law is to give over long outputs: K = 1..10, and at the K of `_AT`."""
-
-    tokens_per_step: Floats
-    request_sd: Floats
-    lag_correlation: Floats
-
-
-@dataclass(frozen=True, slots=True)
-class EvenStreams(Streams):
-    """Random numbers for tiled requests: each request meets an even spread of request effects over its copies."""
-
-    copies: int = 1
-
-    def per_row(self, name: str, num_rows: int) -> Floats:
-        """One uniform per row; those of the copies of a request lie in different equal parts of [0, 1)."""
-        within = np.random.Generator(self._philox(name)).random((self.copies, num_rows // self.copies))
-        turn = np.random.Generator(self._philox(f"{name}/turn")).integers(self.copies, size=num_rows // self.copies)
-        part = (np.arange(self.copies)[:, None] + turn) % self.copies
-        uniforms: Floats = ((part + within) / self.copies).ravel()
-        return uniforms
-
-
 def fit_regime(recording: Recording) -> RegimeParameters:
     """The parameters whose steps look like those of the recording.
 
@@ -75,7 +46,7 @@ def fit_regime(recording: Recording) -> RegimeParameters:
         raise CalibrationError("a drafter that sometimes proposes nothing has no regimes: use kind `ngram_markov`")
     if len(recording.accepted) < _REQUESTS:
         raise CalibrationError(f"{len(recording.accepted)} requests cannot show a spread; {_REQUESTS} are needed")
-    tables, measured = _step_tables(recording), _measured(recording.table(), recording.tape(_DRAFTS))
+    tables, measured = _step_tables(recording), recorded_moments(recording)
     targets, found = measured, None
     for _ in range(_ROUNDS):
         found = _fit_long(targets, tables)
@@ -86,7 +57,7 @@ def fit_regime(recording: Recording) -> RegimeParameters:
 
 
 def _step_tables(recording: Recording) -> Floats:
-    """(15, 2) logits of drafts 2..16 where a first draft would be accepted (column 0) or not, on steps taken at K=16."""
+    """(15, 2) logits of drafts 2..16 where a first draft would be accepted (column 0) or not, in steps at K=16."""
     counts = np.zeros((_DEEPEST + 1, 2, 2))  # [depth, x = 0, (judged, accepted)]
     for sequence in recording.accepted:
         position = 0
@@ -101,15 +72,6 @@ def _step_tables(recording: Recording) -> Floats:
     for judged, accepted in counts[2:].transpose(0, 2, 1):  # few steps get deep: lean on the rate of the depth before
         rates.append((accepted + _PRIOR_DRAFTS * rates[-1]) / (judged + _PRIOR_DRAFTS))
     return logit(np.array(rates[1:]))
-
-
-def _measured(requests: RequestTable, tape: Tape) -> _Targets:
-    walks = [walk(tape, requests, k) for k in range(1, _DRAFTS + 1)]
-    return _Targets(
-        np.array([found.tokens_per_step for found in walks]),
-        np.array([walks[at].request_sd for at in _AT]),
-        np.array([walks[at].lag_correlation for at in _AT]),
-    )
 
 
 def _parameters(vector: Floats, tables: Floats) -> RegimeParameters:
@@ -130,37 +92,38 @@ def _parameters(vector: Floats, tables: Floats) -> RegimeParameters:
 
 
 def _long(parameters: RegimeParameters) -> StepMoments:
-    return two_state_moments(regime_law(parameters, 0.0, _DRAFTS, _NODES))
+    return two_state_moments(regime_law(parameters, 0.0, MAX_DRAFTS, _NODES))
 
 
 def _predicted(tables: Floats, vector: Floats) -> Floats:
     moments = _long(_parameters(vector, tables))
     spread = np.hypot(moments.request_sd[_AT], _SPREAD_FLOOR)
-    return np.concatenate(
-        (moments.tokens_per_step, spread, 1.0 + moments.lag_correlation[_AT], vector[len(_START) :])
-    )
+    return np.concatenate((moments.tokens_per_step, spread, 1.0 + moments.lag_correlation[_AT], vector[len(_START) :]))
 
 
-def _fit_long(targets: _Targets, tables: Floats) -> RegimeParameters:
+def _fit_long(targets: Moments, tables: Floats) -> RegimeParameters:
     """Fit the exact moments of long outputs."""
-    depths = _DRAFTS - 1
+    depths = MAX_DRAFTS - 1
     wanted = np.concatenate(
-        (targets.tokens_per_step, targets.request_sd, 1.0 + targets.lag_correlation, np.ones(depths))
+        (
+            targets.tokens_per_step,
+            np.hypot(targets.request_sd[_AT], _SPREAD_FLOOR),
+            1.0 + targets.lag_correlation[_AT],
+            np.ones(depths),
+        )
     )
-    sizes = (_DRAFTS, _TOKENS), (len(_AT), _SPREAD), (len(_AT), _LAG), (depths, _DEPTH)
+    sizes = (MAX_DRAFTS, _TOKENS), (len(_AT), _SPREAD), (len(_AT), _LAG), (depths, _DEPTH)
     weights = np.concatenate([np.full(count, sd**-2) for count, sd in sizes])
     start, bounds = (*_START, *([1.0] * depths)), (*_BOUNDS, *([(0.2, 3.0)] * depths))
     found = fit(partial(_predicted, tables), wanted, start, bounds, weights)
     return _parameters(np.array(found.parameters), tables)
 
 
-def _moved(targets: _Targets, measured: _Targets, found: RegimeParameters, recording: Recording) -> _Targets:
+def _moved(targets: Moments, measured: Moments, found: RegimeParameters, recording: Recording) -> Moments:
     """Targets of the next round: moved by what is left between the law on the recorded lengths and the recording."""
-    copies = max(2, _SIMULATED_POSITIONS // int(recording.decoded_tokens.sum()))
-    requests = recording.table().tiled(copies)
-    short = _measured(requests, Regime(parameters=found).tape(requests, _DRAFTS, EvenStreams(0, copies=copies)))
+    short = expected_moments(Regime(parameters=found), recording)
     spread = targets.request_sd**2 + measured.request_sd**2 - short.request_sd**2
-    return _Targets(
+    return Moments(
         targets.tokens_per_step * measured.tokens_per_step / short.tokens_per_step,
         np.sqrt(np.maximum(spread, _SPREAD_FLOOR**2)),
         targets.lag_correlation + measured.lag_correlation - short.lag_correlation,

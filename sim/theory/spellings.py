@@ -5,6 +5,7 @@ mean length with the bonus token and unconditional rates by position; papers hav
 without the bonus token, SGLang simulates a length with it. All conversions are here, for specs, commands and tests.
 """
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +27,7 @@ class Spellings:
 
     def __post_init__(self) -> None:
         rates = (1.0, *self.marginal)
-        if not self.marginal or not all(0.0 <= after <= before for before, after in zip(rates, rates[1:], strict=False)):
+        if not self.marginal or not all(0.0 <= after <= before for before, after in itertools.pairwise(rates)):
             raise ValueError(f"unconditional rates must lie in [0, 1] and never increase, found {self.marginal}")
 
     @property
@@ -124,7 +125,7 @@ def from_accepted_per_step(accepted: float, num_draft_tokens: int) -> Spellings:
 
 
 def from_counters(num_drafts: float, num_draft_tokens: float, num_accepted_tokens: float) -> Spellings:
-    """From the three counters of a server: steps with a draft, drafted tokens, accepted tokens; K the same in all steps.
+    """From a server's counters: steps with a draft, drafted tokens, accepted tokens; one K in all steps.
 
     Raises:
         ValueError: K = drafted tokens / drafts is no whole number (K varied: rates by position are needed), or more is
