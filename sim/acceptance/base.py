@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.errors import ScenarioError
+from sim.proposers.base import Proposer
 from sim.rng import Floats, Ints, Streams
 from sim.spec import Family, Spec
 from sim.workload.requests import RequestTable
@@ -97,6 +98,16 @@ class AcceptanceModel(Spec):
 
     def located(self, base_dir: Path) -> Self:
         """This model with relative file names taken from `base_dir`; itself when it names no file."""
+        return self
+
+    def drafted_by(self, proposer: Proposer | None) -> Self:
+        """This model for an arm whose method drafts by `proposer` (None: not from tokens).
+
+        Most kinds state what is accepted, whatever drafts, and return themselves.
+
+        Raises:
+            ScenarioError: acceptance is computed from tokens, and the method does not draft from them.
+        """
         return self
 
     def check_draft_tokens(self, max_draft_tokens: int) -> None:

@@ -165,6 +165,7 @@ def _arm(
         speculates=setup.arm.speculates,
         speculative_config=config,
         drafter=None if drafter is None else drafter.name,
+        host_memory_bytes=setup.arm.speculative_config.host_memory_bytes(demand.mean_output_tokens),
         drafts_nothing_at=() if drafter is None else _without_drafts(setup),
         acceptance=_acceptance(setup),
         memory=memory_of(setup, contexts),

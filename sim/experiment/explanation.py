@@ -107,6 +107,7 @@ class ArmFacts:
     """One arm.
 
     Attributes:
+        host_memory_bytes: of the host, for drafting: caches and datastores of methods that look drafts up.
         drafts_nothing_at: (first, last) batches at which its batch-size table says K = 0 though a drafter is loaded.
     """
 
@@ -114,6 +115,7 @@ class ArmFacts:
     speculates: bool
     speculative_config: Json
     drafter: str | None
+    host_memory_bytes: float
     drafts_nothing_at: tuple[tuple[int, int], ...]
     acceptance: tuple[Acceptance, ...]
     memory: Memory

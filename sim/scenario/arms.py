@@ -32,11 +32,20 @@ class Arm(Spec):
     class_acceptance: dict[str, Annotated[AcceptanceModel, ACCEPTANCE]] = Field(default_factory=dict)
 
     def located(self, base_dir: Path) -> Self:
-        """This arm with the files that its acceptance names taken from `base_dir`."""
-        if self.acceptance is None:
-            return self
-        classes = {name: model.located(base_dir) for name, model in self.class_acceptance.items()}
-        return self.model_copy(update={"acceptance": self.acceptance.located(base_dir), "class_acceptance": classes})
+        """This arm with its files taken from `base_dir`, and its acceptance computed from what its method drafts.
+
+        Raises:
+            ScenarioError: the acceptance has to be computed from tokens, and the method does not draft from them.
+        """
+        method = self.speculative_config.located(base_dir)
+
+        def bound(model: AcceptanceModel) -> AcceptanceModel:
+            return model.located(base_dir).drafted_by(method.proposer)
+
+        classes = {name: bound(model) for name, model in self.class_acceptance.items()}
+        acceptance = None if self.acceptance is None else bound(self.acceptance)
+        update = {"speculative_config": method, "acceptance": acceptance, "class_acceptance": classes}
+        return self.model_copy(update=update)
 
     @property
     def speculates(self) -> bool:

@@ -178,7 +178,7 @@ def test_arms_without_a_closed_form_say_why(small: Load) -> None:
     ngram = {"speculative_config": {"method": "ngram", "num_speculative_tokens": 3}, "acceptance": IID}
     found = explain(small(arms=arms(ngram=ngram)), Asked())
     (answer,) = arm(found, "ngram").break_even
-    assert "n-gram" in answer.reason
+    assert "ngram drafts" in answer.reason
     assert (answer.batch_1, answer.pays, arm(found, "ngram").drafter) == (None, (), None)
     classes = [{"name": "a", "share": 1, "speculate": False}, {"name": "b", "share": 1}]
     workload = {"arrivals": {"kind": "closed", "max_concurrency": 2}, "classes": classes}
