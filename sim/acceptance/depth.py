@@ -56,3 +56,9 @@ class SpreadDepthRates(DepthRates):
         """Conditional rates (N, K) of requests by their uniforms, all depths moving together."""
         rates = self.conditional_rates(max_draft_tokens)
         return rates[None, :] if self.request_spread is None else self.request_spread.rates(uniform, rates)
+
+
+def conditional_from_survival(survival: Floats) -> Floats:
+    """q_d = s_d / s_(d-1), with 0 where nothing survives."""
+    before = np.concatenate(([1.0], survival[:-1]))
+    return np.divide(survival, before, out=np.zeros_like(survival), where=before > 0)

@@ -7,9 +7,8 @@ import numpy as np
 from pydantic import ConfigDict, Field, field_validator
 
 from sim.acceptance.base import ACCEPTANCE, MAX_DRAFT_TOKENS, Floats
-from sim.acceptance.depth import SpreadDepthRates
+from sim.acceptance.depth import SpreadDepthRates, conditional_from_survival
 from sim.spec import Seq
-from sim.theory.spellings import conditional_from_survival
 from sim.units import Probability
 
 

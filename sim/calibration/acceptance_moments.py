@@ -1,4 +1,4 @@
-"""What the steps of a request set look like at K = 1..10: measured on a recording, or expected of a model on its lengths."""
+"""What steps look like at K = 1..10: measured on a recording, or expected of a model on its output lengths."""
 
 from dataclasses import dataclass
 

@@ -6,11 +6,10 @@ without the bonus token, SGLang simulates a length with it. All conversions are 
 """
 
 import itertools
+import operator
 from dataclasses import dataclass
 
-import numpy as np
-
-from sim.theory.tokens import Floats, alpha_from_acceptance_rate, alpha_from_tokens, expected_tokens
+from sim.theory.tokens import alpha_from_acceptance_rate, alpha_from_tokens, expected_tokens
 
 _SLACK = 1e-9
 
@@ -58,13 +57,8 @@ class Spellings:
     @property
     def conditional(self) -> tuple[float, ...]:
         """P(draft i accepted | drafts before it were); 0 where nothing survives."""
-        return tuple(float(rate) for rate in conditional_from_survival(np.array(self.marginal)))
-
-
-def conditional_from_survival(survival: Floats) -> Floats:
-    """q_d = s_d / s_(d-1) of unconditional rates (K,), with 0 where nothing survives."""
-    before = np.concatenate(([1.0], survival[:-1]))
-    return np.divide(survival, before, out=np.zeros_like(survival), where=before > 0)
+        pairs = itertools.pairwise((1.0, *self.marginal))
+        return tuple(after / before if before > 0 else 0.0 for before, after in pairs)
 
 
 def from_marginal(rates: tuple[float, ...]) -> Spellings:
@@ -84,7 +78,7 @@ def from_conditional(rates: tuple[float, ...]) -> Spellings:
     """
     if not all(0.0 <= rate <= 1.0 for rate in rates):
         raise ValueError(f"conditional rates must lie in [0, 1], found {rates}")
-    return Spellings(tuple(float(rate) for rate in np.multiply.accumulate(np.array(rates))))
+    return Spellings(tuple(itertools.accumulate(rates, operator.mul)))
 
 
 def from_alpha(alpha: float, num_draft_tokens: int) -> Spellings:
