@@ -6,17 +6,20 @@ the bonus token). Keyed by (seed, workload row, position), never by draw order: 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
+from sim.acceptance.context_decay import ContextDecay
 from sim.errors import ScenarioError
 from sim.proposers.base import Proposer
 from sim.rng import Floats, Ints, Streams
 from sim.spec import Family, Spec
+from sim.theory.spellings import Spellings, from_marginal
 from sim.workload.requests import RequestTable
 
 Counts = NDArray[np.uint8]
@@ -72,6 +75,24 @@ class AcceptanceModel(Spec):
     """What a scenario writes under `acceptance:`; nothing is ever assumed for a speculative arm."""
 
     kind: str
+    context_decay: ContextDecay | None = Field(
+        default=None,
+        description="less is accepted beyond the context the drafter was trained on. Default: no such limit",
+    )
+
+    def drawn(self, requests: RequestTable, max_draft_tokens: int, streams: Streams) -> Tape:
+        """What a server meets: the tape, less what fails beyond the drafter's context."""
+        tape = self.tape(requests, max_draft_tokens, streams)
+        if self.context_decay is None:
+            return tape
+        reach = self.context_decay.reach(requests, streams).astype(np.uint8)
+        by_k = {k: np.minimum(accepted, reach) for k, accepted in tape.by_k.items()}
+        return replace(tape, accepted=np.minimum(tape.accepted, reach), by_k=by_k)
+
+    def spellings(self, num_draft_tokens: int) -> Spellings:
+        """What steps of K drafts accept, in every spelling, within the drafter's context."""
+        survival = np.minimum.accumulate(np.clip(self.survival(num_draft_tokens), 0.0, 1.0))
+        return from_marginal(tuple(survival.tolist()))
 
     def tape(self, requests: RequestTable, max_draft_tokens: int, streams: Streams) -> Tape:
         """Draw the tape for these requests.
@@ -99,6 +120,10 @@ class AcceptanceModel(Spec):
     def missing_draft_tokens(self, num_draft_tokens: Iterable[int]) -> tuple[int, ...]:
         """Those of the given K > 0 that this model says nothing about, in order; none for most kinds."""
         return ()
+
+    def source(self) -> str:
+        """What a report should name beside the kind: profile, catalogue entry, what a file holds; "" for nothing."""
+        return ""
 
     def located(self, base_dir: Path) -> Self:
         """This model with relative file names taken from `base_dir`; itself when it names no file."""

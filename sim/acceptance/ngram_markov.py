@@ -93,6 +93,10 @@ class NgramMarkov(AcceptanceModel):
             return self.parameters
         return NgramParameters.model_validate(load_profile("ngram", str(self.profile))["parameters"])
 
+    def source(self) -> str:
+        """The shipped profile."""
+        return self.profile or ""
+
     def max_supported_draft_tokens(self) -> int:
         """One more than the rescue table holds."""
         return len(self.resolved().rescue) + 1

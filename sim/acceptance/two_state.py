@@ -93,9 +93,10 @@ def two_state_survival(law: TwoStates) -> Floats:
     states at which steps start, whose stationary split weighs the survivals.
     """
     depths = list(_depths(law))
-    split = _start_split(law, sum((depth.rejected for depth in depths), depths[-1].all_accepted))
+    rejected: Floats = np.sum([depth.rejected for depth in depths], axis=0)
+    split = _start_split(law, rejected + depths[-1].all_accepted)
     by_start = np.stack([depth.survived for depth in depths], axis=1)  # [request, depth, state at the start]
-    return pooled_survival(np.einsum("qks,qs->qk", by_start, split), law.weights)
+    return pooled_survival(by_start[:, :, 0] * split[:, :1] + by_start[:, :, 1] * split[:, 1:], law.weights)
 
 
 def two_state_moments(law: TwoStates) -> StepMoments:

@@ -50,8 +50,8 @@ def physics(data: Path, out: Path | None) -> None:
     "--data",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     required=True,
-    help="Folder with recorded sequences NAME_accepted.csv.gz (or acceptance/ with them); docs/background/acceptance.md "
-    "describes the form. NAME_streams_relabelled.csv.gz beside them are replayed.",
+    help="Folder with recorded sequences NAME_accepted.csv.gz (or acceptance/ with them), as sequence_replay reads; "
+    "NAME_streams_relabelled.csv.gz beside them are replayed.",
 )
 @click.option("--out", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Write the Markdown report here.")
 def acceptance(data: Path, out: Path | None) -> None:

@@ -188,11 +188,17 @@ def _acceptance(setup: ArmSetup) -> tuple[Acceptance, ...]:
 
 
 def _rates(traffic: str, model: AcceptanceModel, k: int) -> Acceptance:
-    rates = [float(rate) for rate in model.survival(k)]
-    before = [1.0, *rates[:-1]]
-    given = tuple(rate / prior if prior else 0.0 for rate, prior in zip(rates, before, strict=True))
-    profile = str(getattr(model, "profile", None) or "")
-    return Acceptance(traffic, model.kind, profile, 1.0 + sum(rates), tuple(rates), given)
+    spelt = model.spellings(k)
+    return Acceptance(
+        traffic=traffic,
+        kind=model.kind,
+        profile=model.source(),
+        tokens_per_step=spelt.tokens_per_step,
+        acceptance_rate=spelt.acceptance_rate,
+        alpha=spelt.alpha,
+        rates=spelt.marginal,
+        conditional_rates=spelt.conditional,
+    )
 
 
 def _break_even(setup: ArmSetup, baseline: ArmSetup, context: int, opted_out: bool) -> BreakEven:

@@ -39,8 +39,10 @@ def _acceptance(context: Context) -> Iterator[Finding]:
 @reads("arms")
 def _acceptance_reaches_k(context: Context) -> Iterator[Finding]:
     for name, arm in context.scenario.arms.items():
-        for path, limit in _acceptance_limits(name, arm):
-            if limit < arm.speculative_config.max_accepted_tokens:
+        for path, limit in _acceptance_limits(name, arm.located(context.base_dir)):
+            if isinstance(limit, ScenarioError):
+                yield Finding(path, str(limit))
+            elif limit < arm.speculative_config.max_accepted_tokens:
                 k = arm.speculative_config.max_accepted_tokens
                 yield Finding(path, f"covers {limit} draft tokens; allowed: at least num_speculative_tokens = {k}")
 
@@ -52,9 +54,13 @@ def _acceptance_models(name: str, arm: Arm) -> Iterator[tuple[Path, AcceptanceMo
         yield ("arms", name, "class_acceptance", key), model
 
 
-def _acceptance_limits(name: str, arm: Arm) -> Iterator[tuple[Path, int]]:
+def _acceptance_limits(name: str, arm: Arm) -> Iterator[tuple[Path, int | ScenarioError]]:
     for path, model in _acceptance_models(name, arm):
-        limit = model.max_supported_draft_tokens()
+        try:
+            limit = model.max_supported_draft_tokens()
+        except ScenarioError as error:  # its file
+            yield path, error
+            continue
         if limit is not None:
             yield path, limit
 

@@ -113,7 +113,7 @@ def draw_tape(arm: Arm, requests: RequestTable, streams: Streams) -> Tape:
         return Tape(np.zeros(requests.num_positions, np.uint8))
     if arm.acceptance is None:
         raise ScenarioError("an arm that speculates must state its acceptance")
-    tape = arm.acceptance.tape(requests, k, streams)
+    tape = arm.acceptance.drawn(requests, k, streams)
     for name, model in arm.class_acceptance.items():
         tape = _overlay(tape, model, requests.class_names.index(name), requests, k, streams)
     tape.check()
@@ -123,7 +123,7 @@ def draw_tape(arm: Arm, requests: RequestTable, streams: Streams) -> Tape:
 def _overlay(
     tape: Tape, model: AcceptanceModel, class_id: int, requests: RequestTable, k: int, streams: Streams
 ) -> Tape:
-    other = model.tape(requests, k, streams)
+    other = model.drawn(requests, k, streams)
     there = np.repeat(requests.class_id == class_id, requests.output_tokens)
     accepted = np.where(there, other.accepted, tape.accepted)
     if tape.proposed is None and other.proposed is None:

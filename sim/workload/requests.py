@@ -48,8 +48,9 @@ class RequestTable:
 
     def tiled(self, times: int) -> "RequestTable":
         """These requests `times` over, all rows one after another (for statistics, not for a server)."""
-        columns = self.arrival_ns, self.prompt_tokens, self.output_tokens, self.class_id, self.speculate
-        return RequestTable(*(np.tile(column, times) for column in columns), self.class_names)
+        numbers = self.arrival_ns, self.prompt_tokens, self.output_tokens, self.class_id
+        arrival, prompt, output, class_id = (np.tile(column, times) for column in numbers)
+        return RequestTable(arrival, prompt, output, class_id, np.tile(self.speculate, times), self.class_names)
 
     @cached_property
     def num_positions(self) -> int:
