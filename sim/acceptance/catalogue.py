@@ -20,10 +20,10 @@ from sim.theory import alpha_from_tokens
 from sim.units import Probability
 from sim.workload.requests import RequestTable
 
-#: Neighbouring entries of a published table wobble by about 0.1 token (rounding, few prompts). A table whose means would
-#: have to move further than this to become unconditional rates is refused; 0.12 is the most that a shipped one moves.
+#: Neighbouring entries of a published table wobble by about 0.1 token (rounding, few prompts). A table whose means must
+#: move further than this to become unconditional rates is refused; 0.12 is the most that a shipped one moves.
 WOBBLE_TOKENS = 0.15
-_SWEEPS = 2000
+_SWEEPS, _CONVERGED = 5000, 1e-9
 
 
 def _whole_keys(value: object) -> object:
@@ -50,7 +50,6 @@ class Entry(Spec):
     def _one_form(self) -> Self:
         if (self.rates is None) == (self.tokens_by_k is None):
             raise ValueError("state either rates or tokens_by_k")
-        self.acceptance()
         return self
 
     @property
@@ -92,20 +91,31 @@ def marginal_from_means(tokens_by_k: dict[int, float]) -> tuple[float, ...]:
     Raises:
         ValueError: the table has gaps, or would have to move further.
     """
-    depths = np.arange(1, len(tokens_by_k) + 1)
-    if sorted(tokens_by_k) != depths.tolist():
+    if sorted(tokens_by_k) != list(range(1, len(tokens_by_k) + 1)):
         raise ValueError("rates by position need a mean for every K from 1")
-    means = np.array([tokens_by_k[int(k)] for k in depths]) - 1.0
-    ramps = np.minimum.outer(depths, depths).astype(np.float64)  # any such means are a sum of ramps up to depth j
-    weights = np.zeros(len(depths))
-    for _ in range(_SWEEPS):
-        for j, ramp in enumerate(ramps):
-            weights[j] = max(0.0, weights[j] + ramp @ (means - weights @ ramps) / (ramp @ ramp))
-    rates = np.minimum(np.cumsum(weights[::-1])[::-1], 1.0)
-    moved = float(np.abs(np.cumsum(rates) - means).max())
+    rates, moved = _concave(tuple(tokens_by_k[k] - 1.0 for k in sorted(tokens_by_k)))
     if moved > WOBBLE_TOKENS:
         raise ValueError(f"means by K would have to move by {moved:.2f} tokens to be rates; use kind `table_by_k`")
-    return tuple(rates.tolist())
+    return rates
+
+
+@lru_cache(maxsize=64)
+def _concave(accepted: tuple[float, ...]) -> tuple[tuple[float, ...], float]:
+    """Never-increasing rates whose running sums are nearest to `accepted`, and how far the worst sum is off.
+
+    Such sums are a sum of ramps min(k, j) with weights >= 0, found by coordinate descent.
+    """
+    depths = np.arange(1, len(accepted) + 1)
+    means, ramps = np.array(accepted), np.minimum.outer(depths, depths).astype(np.float64)
+    weights = np.zeros(len(depths))
+    for _ in range(_SWEEPS):
+        before = weights.copy()
+        for j, ramp in enumerate(ramps):
+            weights[j] = max(0.0, weights[j] + ramp @ (means - weights @ ramps) / (ramp @ ramp))
+        if np.abs(weights - before).max() < _CONVERGED:
+            break
+    rates = np.minimum(np.cumsum(weights[::-1])[::-1], 1.0)
+    return tuple(rates.tolist()), float(np.abs(np.cumsum(rates) - means).max())
 
 
 @lru_cache(maxsize=1)

@@ -4,6 +4,7 @@ State 0 and state 1 are a Markov chain along the output, so states belong to tok
 after a rejection starts in hard text, and acceptance at depth 1 depends on K without being told so.
 """
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -120,8 +121,9 @@ def _pooled_moments(weights: Floats, accepted: Floats, squares: Floats, products
     steps = steps / steps.sum()
     mean = steps @ accepted
     variance = steps @ squares - mean**2
-    between = max(weights @ accepted**2 - (weights @ accepted) ** 2, 0.0)
-    return 1.0 + mean, float(np.sqrt(between)), (steps @ products - mean**2) / variance if variance > 0 else 0.0
+    between = max(float(weights @ accepted**2 - (weights @ accepted) ** 2), 0.0)
+    lag = float((steps @ products - mean**2) / variance) if variance > 0 else 0.0
+    return 1.0 + float(mean), math.sqrt(between), lag
 
 
 def _depths(law: TwoStates) -> Iterator[_Depth]:
