@@ -1,5 +1,6 @@
 """`catalogue`: published acceptance, with its source; and presets inferred from it, marked so."""
 
+from collections.abc import Iterable
 from functools import lru_cache
 from importlib import resources
 from typing import Annotated, Literal, Self
@@ -185,6 +186,10 @@ class CatalogueEntry(AcceptanceModel):
     def max_supported_draft_tokens(self) -> int | None:
         """The largest K of the entry; none where one rate is all that is known."""
         return self.model().max_supported_draft_tokens()
+
+    def missing_draft_tokens(self, num_draft_tokens: Iterable[int]) -> tuple[int, ...]:
+        """Those K that the entry says nothing about: block drafters have a mean for some K only."""
+        return self.model().missing_draft_tokens(num_draft_tokens)
 
     def survival(self, max_draft_tokens: int) -> Floats:
         """Exact, from the model."""
