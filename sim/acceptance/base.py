@@ -19,7 +19,7 @@ from sim.errors import ScenarioError
 from sim.proposers.base import Proposer
 from sim.rng import Floats, Ints, Streams
 from sim.spec import Family, Spec
-from sim.theory.spellings import Spellings, from_marginal
+from sim.theory.spellings import Spellings, from_survival
 from sim.workload.requests import RequestTable
 
 Counts = NDArray[np.uint8]
@@ -85,14 +85,13 @@ class AcceptanceModel(Spec):
         tape = self.tape(requests, max_draft_tokens, streams)
         if self.context_decay is None:
             return tape
-        reach = self.context_decay.reach(requests, streams).astype(np.uint8)
+        reach = self.context_decay.reach(requests, streams)
         by_k = {k: np.minimum(accepted, reach) for k, accepted in tape.by_k.items()}
         return replace(tape, accepted=np.minimum(tape.accepted, reach), by_k=by_k)
 
     def spellings(self, num_draft_tokens: int) -> Spellings:
         """What steps of K drafts accept, in every spelling, within the drafter's context."""
-        survival = np.minimum.accumulate(np.clip(self.survival(num_draft_tokens), 0.0, 1.0))
-        return from_marginal(tuple(survival.tolist()))
+        return from_survival(self.survival(num_draft_tokens))
 
     def tape(self, requests: RequestTable, max_draft_tokens: int, streams: Streams) -> Tape:
         """Draw the tape for these requests.

@@ -1,11 +1,14 @@
 """Contexts longer than the drafter was trained on: drafts there fail more often. A modifier of every kind."""
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sim.rng import Ints, Streams
+from sim.rng import Streams
 from sim.spec import Spec
 from sim.units import PositiveCount, Probability
 from sim.workload.requests import RequestTable
+
+Counts = NDArray[np.uint8]
 
 _NEVER = 255
 
@@ -24,7 +27,7 @@ class ContextDecay(Spec):
     training_tokens: PositiveCount
     keep_beyond: Probability
 
-    def reach(self, requests: RequestTable, streams: Streams) -> Ints:
+    def reach(self, requests: RequestTable, streams: Streams) -> Counts:
         """(T,) drafts from each output position up to the next one that fails for its context, at most 255.
 
         One uniform per position: along a path each position is judged once, so the draws of a path are independent.
@@ -32,10 +35,15 @@ class ContextDecay(Spec):
         rows = requests.output_tokens
         position = np.arange(requests.num_positions) - np.repeat(requests.output_offset, rows)
         late = position + np.repeat(requests.prompt_tokens, rows) >= self.training_tokens
-        fails = late & (streams.per_position("acceptance/context", rows) >= self.keep_beyond)
-        here = np.arange(len(fails))
-        last = np.repeat(requests.output_offset + rows, rows) + _NEVER  # no failure left in this row
-        following = np.minimum.accumulate(np.where(fails, here, len(fails) + _NEVER)[::-1])[::-1]
-        inside = following < np.repeat(requests.output_offset + rows, rows)
-        reach: Ints = np.minimum(np.where(inside, following, last) - here, _NEVER)
-        return reach
+        return until_next(late & (streams.per_position("acceptance/context", rows) >= self.keep_beyond), requests)
+
+
+def until_next(fails: NDArray[np.bool_], requests: RequestTable) -> Counts:
+    """(T,) positions from each one up to the next that fails in the same row, 255 where none does.
+
+    The smaller of this and a tape is the tape with every run of accepted drafts ended at the first failure.
+    """
+    places, none = np.arange(len(fails)), len(fails) + _NEVER
+    following = np.minimum.accumulate(np.where(fails, places, none)[::-1])[::-1]
+    ends = np.repeat(requests.output_offset + requests.output_tokens, requests.output_tokens)
+    return np.where(following < ends, np.minimum(following - places, _NEVER), _NEVER).astype(np.uint8)

@@ -34,6 +34,7 @@ from sim.scenario.defaults import CONCURRENCY_KEY
 from sim.scenario.load import LoadedScenario
 from sim.scenario.schema import Scenario
 from sim.theory.crossings import crossings
+from sim.theory.spellings import from_survival
 
 #: Batches of the table when the sweep does not vary the concurrency.
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -184,11 +185,11 @@ def _acceptance(setup: ArmSetup) -> tuple[Acceptance, ...]:
     if arm.acceptance is None or not k:
         return ()
     models: dict[str, AcceptanceModel] = {"": arm.acceptance, **arm.class_acceptance}
-    return tuple(_rates(traffic, model, k) for traffic, model in models.items())
+    return tuple(_rates(traffic, model, setup.what_if.survival(model.survival(k))) for traffic, model in models.items())
 
 
-def _rates(traffic: str, model: AcceptanceModel, k: int) -> Acceptance:
-    spelt = model.spellings(k)
+def _rates(traffic: str, model: AcceptanceModel, survival: NDArray[np.float64]) -> Acceptance:
+    spelt = from_survival(survival)
     return Acceptance(
         traffic=traffic,
         kind=model.kind,

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from sim.acceptance.base import AcceptanceModel
 from sim.errors import CapacityError, Problem, ScenarioError
-from sim.scenario.arms import Arm
-from sim.scenario.build import set_up
+from sim.scenario.build import ArmSetup, set_up
 from sim.scenario.cells import cell_scenarios, num_cells
 from sim.scenario.load import LoadedScenario
 from sim.scenario.schema import Scenario
+from sim.theory.spellings import from_survival
 from sim.units import format_bytes
 
 #: Cells whose deployments are tried; the rest is tried when it is run.
@@ -77,7 +77,7 @@ def _describe(scenario: Scenario, arm: str, base_dir: Path) -> str:
     setup = set_up(scenario, arm, base_dir)
     config = setup.arm.speculative_config.model_dump(mode="json", exclude_none=True)
     text = ", ".join(f"{key}: {value}" for key, value in config.items())
-    acceptance = f", acceptance {_spelt(setup.arm.acceptance, setup.arm)}" if setup.arm.acceptance else ""
+    acceptance = f", acceptance {_spelt(setup.arm.acceptance, setup)}" if setup.arm.acceptance else ""
     memory = setup.deployment.memory
     return (
         f"  {arm}: {{{text}}}{acceptance}; KV pool {format_bytes(memory.kv_pool)} = "
@@ -86,11 +86,11 @@ def _describe(scenario: Scenario, arm: str, base_dir: Path) -> str:
     )
 
 
-def _spelt(model: AcceptanceModel, arm: Arm) -> str:
-    k = arm.speculative_config.max_accepted_tokens
+def _spelt(model: AcceptanceModel, setup: ArmSetup) -> str:
+    k = setup.arm.speculative_config.max_accepted_tokens
     if not k:
         return model.kind
-    spelt = model.spellings(k)
+    spelt = from_survival(setup.survival(k))
     return (
         f"{model.kind} ({spelt.tokens_per_step:.2f} tokens per step with the bonus, {spelt.acceptance_rate:.0%} of "
         f"drafts accepted, alpha {spelt.alpha:.3f} at K={k})"

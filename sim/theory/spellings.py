@@ -9,7 +9,9 @@ import itertools
 import operator
 from dataclasses import dataclass
 
-from sim.theory.tokens import alpha_from_acceptance_rate, alpha_from_tokens, expected_tokens
+import numpy as np
+
+from sim.theory.tokens import Floats, alpha_from_acceptance_rate, alpha_from_tokens, expected_tokens
 
 _SLACK = 1e-9
 
@@ -68,6 +70,11 @@ def from_marginal(rates: tuple[float, ...]) -> Spellings:
         ValueError: a rate outside [0, 1], or rates that increase (conditional ones, most likely).
     """
     return Spellings(rates)
+
+
+def from_survival(survival: Floats) -> Spellings:
+    """From exact unconditional rates (K,), rounding errors taken off."""
+    return Spellings(tuple(np.minimum.accumulate(np.clip(survival, 0.0, 1.0)).tolist()))
 
 
 def from_conditional(rates: tuple[float, ...]) -> Spellings:
