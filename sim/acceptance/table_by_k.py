@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from sim.acceptance.base import ACCEPTANCE, MAX_DRAFT_TOKENS, AcceptanceModel, Floats, Streams, Tape
+from sim.acceptance.base import ACCEPTANCE, MAX_DRAFT_TOKENS, AcceptanceModel, Counts, Floats, Streams, Tape
 from sim.acceptance.depth import DEPTH_STREAM, conditional_from_survival
 from sim.acceptance.length import minimum_variance_rates
 from sim.acceptance.positions import Bools, Positions, leading_accepts
@@ -39,8 +39,8 @@ class TableByK(AcceptanceModel):
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [
-                {"kind": "table_by_k", "tokens_per_step": {15: 3.1, 7: 3.5, 3: 2.6}},
-                {"kind": "table_by_k", "tokens_per_step": {9: 4.32}, "shape": "min_variance"},
+                {"kind": "table_by_k", "tokens_per_step": {"15": 3.1, "7": 3.5, "3": 2.6}},
+                {"kind": "table_by_k", "tokens_per_step": {"9": 4.32}, "shape": "min_variance"},
             ]
         }
     )
@@ -103,12 +103,7 @@ class TableByK(AcceptanceModel):
         draws = positions.uniforms(streams, DEPTH_STREAM)
         by_k = {}
         for k in (k for k in self.ks if k <= max_draft_tokens):
-            rates = conditional_from_survival(self.survival(k))
-
-            def accepted_at(depth: int, rates: Floats = rates) -> Bools:
-                return draws < rates[depth - 1]
-
-            by_k[k] = positions.trim(leading_accepts(accepted_at, k))
+            by_k[k] = positions.trim(_accepted(draws, conditional_from_survival(self.survival(k))))
         return Tape(by_k[max_draft_tokens], by_k=by_k)
 
     def _mean(self, num_draft_tokens: int) -> float:
@@ -119,3 +114,13 @@ class TableByK(AcceptanceModel):
                 f"acceptance.tokens_per_step has no K = {num_draft_tokens}; it has {known}, and nothing is interpolated"
             )
         return mean
+
+
+def _accepted(draws: Floats, rates: Floats) -> Counts:
+    """Leading accepted drafts at each position, with one rate per depth."""
+
+    def accepted_at(depth: int) -> Bools:
+        below: Bools = draws < rates[depth - 1]
+        return below
+
+    return leading_accepts(accepted_at, len(rates))
