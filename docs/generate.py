@@ -13,6 +13,7 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from sim.acceptance.base import ACCEPTANCE
+from sim.acceptance.context_decay import ContextDecay
 from sim.acceptance.ngram_markov import NgramParameters
 from sim.acceptance.regime import Level, RegimeParameters
 from sim.acceptance.spread import BetaSpread, LogitNormalSpread
@@ -119,6 +120,7 @@ def render() -> str:
         "### request_spread", words_of("kind", ["beta", "logit_normal"]),
         f"`beta`: {summary(BetaSpread)}", table(BetaSpread), f"`logit_normal`: {summary(LogitNormalSpread)}",
         table(LogitNormalSpread),
+        "### context_decay", summary(ContextDecay), table(ContextDecay),
         "### level (regime)", table(Level), "### parameters (regime)", table(RegimeParameters),
         "### parameters (ngram_markov)", table(NgramParameters),
         "## workload", summary(Workload), table(Workload),

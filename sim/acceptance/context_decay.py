@@ -2,6 +2,7 @@
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from sim.rng import Streams
 from sim.spec import Spec
@@ -18,14 +19,14 @@ class ContextDecay(Spec):
 
     Heads trained on long text hold to 32k and more, others collapse beyond their window: both numbers are the
     drafter's own and have no default. Flat up to the window; there is no public curve to justify more shape.
-
-    Attributes:
-        training_tokens: context (prompt and output) up to which acceptance is as stated.
-        keep_beyond: P(a draft on a later position is accepted | it would be within the window).
     """
 
-    training_tokens: PositiveCount
-    keep_beyond: Probability
+    training_tokens: PositiveCount = Field(
+        description="context (prompt and output) up to which acceptance is as stated"
+    )
+    keep_beyond: Probability = Field(
+        description="P(a draft on a later position is accepted | it would be within the window)"
+    )
 
     def reach(self, requests: RequestTable, streams: Streams) -> Counts:
         """(T,) drafts from each output position up to the next one that fails for its context, at most 255.
