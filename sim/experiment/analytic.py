@@ -140,8 +140,8 @@ def why_not(setup: ArmSetup) -> str:
         return "traffic classes have acceptances of their own"
     if setup.arm.acceptance is not None and setup.arm.acceptance.context_decay is not None:
         return "acceptance depends on the context"
-    if setup.arm.speculative_config.drafts_from_tokens:
-        return f"the number of {setup.arm.speculative_config.method} drafts depends on the text"
+    if setup.arm.speculative_config.draft_count_varies:
+        return "the number of drafts depends on the text"
     return ""
 
 

@@ -52,14 +52,14 @@ class StepTable:
     Attributes:
         arms: their names.
         method: vLLM's name of the method.
-        drafts_vary: the text decides how many drafts are found; steps are priced as if all K were.
+        draft_count_varies: the text decides how many drafts are found; steps are priced as if all K were.
         arm_ks: every K that these arms use.
         rows: for context, batch, K, the last varying fastest.
     """
 
     arms: tuple[str, ...]
     method: str
-    drafts_vary: bool
+    draft_count_varies: bool
     arm_ks: tuple[int, ...]
     rows: tuple[StepRow, ...]
 
@@ -119,7 +119,7 @@ def _table(arms: Sequence[tuple[str, ArmSetup]], plain: ArmSetup, grid: Grid) ->
     variants = [(k, variant) for k in ks if (variant := with_draft_tokens(setup, k, plain)) is not None]
     rows = tuple(_rows(variants, plain, grid))
     method = setup.arm.speculative_config
-    return StepTable(tuple(name for name, _ in arms), method.method, method.drafts_from_tokens, used, rows)
+    return StepTable(tuple(name for name, _ in arms), method.method, method.draft_count_varies, used, rows)
 
 
 def _rows(variants: Iterable[tuple[int, ArmSetup]], plain: ArmSetup, grid: Grid) -> Iterator[StepRow]:

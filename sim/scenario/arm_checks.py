@@ -96,10 +96,10 @@ def _drafts_fit(context: Context) -> Iterator[Finding]:
 def _drafts_on_the_gpu(context: Context) -> Iterator[Finding]:
     """VLLM refuses this too (`VllmConfig`: asynchronous scheduling only with EAGLE, MTP and draft models)."""
     for name, arm in context.scenario.arms.items():
-        method = arm.speculative_config
-        if context.scenario.engine.async_scheduling and method.drafts_from_tokens:
-            message = f"{method.method} drafts are made on the CPU, which engine.async_scheduling does not wait for"
-            yield Finding(("arms", name, "speculative_config", "method"), message + "; drop one")
+        if context.scenario.engine.async_scheduling and arm.speculative_config.drafts_on_cpu:
+            what = f"the drafts of {arm.speculative_config.method}"
+            message = f"{what} are made on the CPU, which engine.async_scheduling does not wait for; drop one"
+            yield Finding(("arms", name, "speculative_config", "method"), message)
 
 
 @reads("arms", "sweep")
@@ -108,7 +108,7 @@ def _lookup_acts(context: Context) -> Iterator[Finding]:
     for name, arm in context.scenario.arms.items():
         method, models = arm.speculative_config, dict(_acceptance_models(name, arm))
         replays = {path for path, model in models.items() if isinstance(model, StreamReplay)}
-        if arm.speculates and not method.drafts_from_tokens:
+        if arm.speculates and method.proposer is None:
             for path in sorted(replays, key=str):
                 message = f"{method.method} does not draft from tokens; allowed: with method ngram, suffix or rest"
                 yield Finding((*path, "kind"), f"found 'stream_replay': {message}")

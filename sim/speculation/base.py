@@ -46,8 +46,10 @@ class SpeculationMethod(Spec):
     `bind` needs the deployment because a drafter's passes are priced on the same GPUs.
     """
 
-    #: Whether drafts are looked up in token ids, on the CPU: as many as are found, none where nothing is.
-    drafts_from_tokens: ClassVar[bool] = False
+    #: Drafts are made on the CPU, so the next step cannot be scheduled before this one is done.
+    drafts_on_cpu: ClassVar[bool] = False
+    #: How many drafts a step finds depends on the text, so that closed forms do not hold.
+    draft_count_varies: ClassVar[bool] = False
     #: Keys of the look-up: they act where acceptance is computed from tokens (`stream_replay`).
     lookup_keys: ClassVar[tuple[str, ...]] = ()
 

@@ -31,7 +31,7 @@ class Rest(TokenLookup):
         lookup_base_us: CPU time per step.
         search_ms: CPU time per drafting request. An assumption of the order of what a suffix array of that size takes
             with its continuations and their trie; measure yours.
-        search_threads: requests searched at the same time.
+        search_threads: threads that share the searches of a step.
     """
 
     lookup_keys: ClassVar[tuple[str, ...]] = ("datastore", "max_token_span", "max_continuation")

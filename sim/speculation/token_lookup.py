@@ -12,7 +12,8 @@ from sim.speculation.chain import ChainMethod
 class TokenLookup(ChainMethod):
     """A method that finds its drafts in token ids on the CPU: no network, no KV of its own, as many drafts as found."""
 
-    drafts_from_tokens: ClassVar[bool] = True
+    drafts_on_cpu: ClassVar[bool] = True
+    draft_count_varies: ClassVar[bool] = True
 
     no_effect_keys: ClassVar[frozenset[str]] = ChainMethod.no_effect_keys | {"model", "draft_tensor_parallel_size"}
 
