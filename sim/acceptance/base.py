@@ -20,6 +20,7 @@ from sim.proposers.base import Proposer
 from sim.rng import Floats, Ints, Streams
 from sim.spec import Family, Spec
 from sim.theory.spellings import Spellings, from_survival
+from sim.verification.base import VerificationRule
 from sim.workload.requests import RequestTable
 
 Counts = NDArray[np.uint8]
@@ -120,7 +121,7 @@ class AcceptanceModel(Spec):
         """Those of the given K > 0 that this model says nothing about, in order; none for most kinds."""
         return ()
 
-    def source(self) -> str:
+    def origin(self) -> str:
         """What a report should name beside the kind: profile, catalogue entry, what a file holds; "" for nothing."""
         return ""
 
@@ -137,6 +138,17 @@ class AcceptanceModel(Spec):
             ScenarioError: acceptance is computed from tokens, and the method does not draft from them.
         """
         return self
+
+    def under(self, rule: VerificationRule) -> "AcceptanceModel":
+        """This model when the arm verifies with `rule`; itself when its figures were measured under the rule."""
+        return self
+
+    def check_files(self) -> None:
+        """Read the files it names, if any.
+
+        Raises:
+            ScenarioError: one of them cannot be used.
+        """
 
     def check_draft_tokens(self, max_draft_tokens: int) -> None:
         """Refuse a K beyond `max_supported_draft_tokens`.

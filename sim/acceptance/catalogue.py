@@ -178,7 +178,7 @@ class CatalogueEntry(AcceptanceModel):
         """The kind that draws the tape."""
         return self.entry().acceptance(self.request_spread)
 
-    def source(self) -> str:
+    def origin(self) -> str:
         """Where the figure comes from, and whether it is inferred."""
         entry = self.entry()
         return f"{entry.id}{' (inferred)' if entry.inferred else ''}"

@@ -81,7 +81,7 @@ class Length(AcceptanceModel):
 
         return spread(bisect(lambda alpha: float(spread(alpha).survival(k).sum()) - tokens + 1.0, 0.0, 1.0, steps=40))
 
-    def source(self) -> str:
+    def origin(self) -> str:
         """The shape, and its profile."""
         return " ".join(part for part in (self.shape, self.profile) if part)
 

@@ -49,11 +49,15 @@ class Measured(AcceptanceModel):
         """
         return read_server_report(Path(self.path))
 
+    def check_files(self) -> None:
+        """Read the report."""
+        self.report()
+
     def model(self) -> DepthRates:
         """The kind that draws the tape."""
         return _model(self.report())
 
-    def source(self) -> str:
+    def origin(self) -> str:
         """What was found in the file and what was made of it."""
         report, model = self.report(), self.model()
         spread = getattr(model, "request_spread", None)

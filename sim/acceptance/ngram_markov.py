@@ -93,7 +93,7 @@ class NgramMarkov(AcceptanceModel):
             return self.parameters
         return NgramParameters.model_validate(load_profile("ngram", str(self.profile))["parameters"])
 
-    def source(self) -> str:
+    def origin(self) -> str:
         """The shipped profile."""
         return self.profile or ""
 

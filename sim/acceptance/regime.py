@@ -200,7 +200,7 @@ class Regime(AcceptanceModel):
         """s, the shift of the logits that brings the profile to `level`; 0 without one."""
         return 0.0 if self.level is None else _shift_to(self.resolved(), self.level)
 
-    def source(self) -> str:
+    def origin(self) -> str:
         """The shipped profile."""
         return self.profile or ""
 

@@ -13,6 +13,7 @@ from sim.validation.markdown import render
 from sim.validation.physics import compare_folder, timings_folder
 from sim.validation.servers import server_tables
 from sim.validation.steps import compare_steps
+from sim.validation.transfer import transfers
 
 
 @click.group()
@@ -38,7 +39,7 @@ def physics(data: Path, out: Path | None) -> None:
     report, steps, servers = compare_folder(folder), compare_steps(folder), server_tables(folder)
     published = folder.parent / "published" / "published_visible.csv"
     engines = "\n".join(engine_lines(published)) if published.is_file() else ""
-    text = render(report, steps, servers, engines)
+    text = render(report, steps, servers, engines, transfers(report, folder))
     if _written(text, out):
         for gate in gates(report, steps, servers):
             found = "-" if gate.found is None else f"{gate.found.mape:.1f} %"

@@ -11,6 +11,7 @@ from sim.acceptance.base import AcceptanceModel
 from sim.cost.base import BoundCost, ForwardPass
 from sim.cost.passes import verify_pass
 from sim.cost.roofline import Roofline
+from sim.deployment import Deployment
 from sim.errors import CapacityError, ScenarioError
 from sim.experiment.analytic import AnalyticCurve, analytic_curve, analytic_document, why_not
 from sim.experiment.capacity import memory_of
@@ -68,8 +69,7 @@ def explain(loaded: LoadedScenario, asked: Asked) -> Explanation:
     return Explanation(
         name=scenario.name,
         baseline=scenario.baseline,
-        deployed=Deployed(deployment.gpu.name, deployment.tensor_parallel_size, deployment.target.name,
-                          deployment.weight_dtype, deployment.kv_cache_dtype),
+        deployed=_deployed(deployment),
         demand=demand,
         cost=_cost(scenario, base),
         varied=tuple(key for key in scenario.sweep.vary if key != CONCURRENCY_KEY),
@@ -79,6 +79,13 @@ def explain(loaded: LoadedScenario, asked: Asked) -> Explanation:
         ridge_tokens=ridge_tokens(base.cost.target),
         kv_equals_weights=tuple(kv_equals_weights(base.cost.target, batch) for batch in grid.batches),
     )  # fmt: skip
+
+
+def _deployed(deployment: Deployment) -> Deployed:
+    tp, target = deployment.tensor_parallel_size, deployment.target
+    held = target.expert_shape(tp, expert_parallel=True).held if deployment.expert_parallel else None
+    formats = (deployment.weight_dtype, deployment.kv_cache_dtype)
+    return Deployed(deployment.gpu.name, tp, target.name, *formats, experts_per_gpu=held)
 
 
 def _bound(scenario: Scenario, name: str, base_dir: Path) -> ArmSetup:
@@ -167,6 +174,8 @@ def _arm(
         speculative_config=config,
         drafter=None if drafter is None else drafter.name,
         host_memory_bytes=setup.arm.speculative_config.host_memory_bytes(demand.mean_output_tokens),
+        verification=setup.arm.rule.kind if setup.arm.speculates else None,
+        lossless=setup.arm.lossless,
         drafts_nothing_at=() if drafter is None else _without_drafts(setup),
         acceptance=_acceptance(setup),
         memory=memory_of(setup, contexts),
@@ -193,7 +202,7 @@ def _rates(traffic: str, model: AcceptanceModel, survival: NDArray[np.float64]) 
     return Acceptance(
         traffic=traffic,
         kind=model.kind,
-        profile=model.source(),
+        profile=model.origin(),
         tokens_per_step=spelt.tokens_per_step,
         acceptance_rate=spelt.acceptance_rate,
         alpha=spelt.alpha,

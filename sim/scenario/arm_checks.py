@@ -28,7 +28,7 @@ def _baseline(context: Context) -> Iterator[Finding]:
 def _acceptance(context: Context) -> Iterator[Finding]:
     for name, arm in context.scenario.arms.items():
         if not arm.speculates:
-            for key in ("acceptance", "class_acceptance"):
+            for key in ("acceptance", "class_acceptance", "verification"):
                 if getattr(arm, key):
                     yield Finding(("arms", name, key), "has no effect: this arm does not speculate", at_key=True)
         elif arm.acceptance is None:
@@ -39,30 +39,46 @@ def _acceptance(context: Context) -> Iterator[Finding]:
 @reads("arms")
 def _acceptance_reaches_k(context: Context) -> Iterator[Finding]:
     for name, arm in context.scenario.arms.items():
-        for path, limit in _acceptance_limits(name, arm.located(context.base_dir)):
-            if isinstance(limit, ScenarioError):
-                yield Finding(path, str(limit))
-            elif limit < arm.speculative_config.max_accepted_tokens:
+        for path, limit in _acceptance_limits(name, arm, context):
+            if limit < arm.speculative_config.max_accepted_tokens:
                 k = arm.speculative_config.max_accepted_tokens
                 yield Finding(path, f"covers {limit} draft tokens; allowed: at least num_speculative_tokens = {k}")
 
 
-def _acceptance_models(name: str, arm: Arm) -> Iterator[tuple[Path, AcceptanceModel]]:
-    if arm.acceptance is not None:
-        yield ("arms", name, "acceptance"), arm.acceptance
-    for key, model in arm.class_acceptance.items():
-        yield ("arms", name, "class_acceptance", key), model
-
-
-def _acceptance_limits(name: str, arm: Arm) -> Iterator[tuple[Path, int | ScenarioError]]:
-    for path, model in _acceptance_models(name, arm):
+def _acceptance_limits(name: str, arm: Arm, context: Context) -> Iterator[tuple[Path, int]]:
+    for path, model in _models(name, arm).items():
         try:
-            limit = model.max_supported_draft_tokens()
-        except ScenarioError as error:  # its file
-            yield path, error
+            limit = model.located(context.base_dir).max_supported_draft_tokens()
+        except ScenarioError:  # its file: see _acceptance_files
             continue
         if limit is not None:
             yield path, limit
+
+
+def _models(name: str, arm: Arm) -> dict[Path, AcceptanceModel]:
+    """All acceptance models of an arm by their place."""
+    models: dict[Path, AcceptanceModel | None] = {("arms", name, "acceptance"): arm.acceptance}
+    models |= {("arms", name, "class_acceptance", key): model for key, model in arm.class_acceptance.items()}
+    return {path: model for path, model in models.items() if model is not None}
+
+
+@reads("arms")
+def _acceptance_files(context: Context) -> Iterator[Finding]:
+    for name, arm in context.scenario.arms.items():
+        for path, model in _models(name, arm).items():
+            try:
+                model.located(context.base_dir).check_files()
+            except ScenarioError as error:
+                yield Finding(path, str(error))
+
+
+@reads("arms")
+def _rule_fits_the_drafts(context: Context) -> Iterator[Finding]:
+    for name, arm in context.scenario.arms.items():
+        config = arm.speculative_config
+        if arm.speculates and arm.rule.needs_draft_probabilities and not config.drafts_have_probabilities:
+            message = f"{arm.rule.kind} looks at the drafter's probabilities, but {config.method} has none"
+            yield Finding(("arms", name, "verification"), f"{message}; its drafts are verified by greedy_draft")
 
 
 @reads("arms", "workload")
@@ -106,7 +122,7 @@ def _drafts_on_the_gpu(context: Context) -> Iterator[Finding]:
 def _lookup_acts(context: Context) -> Iterator[Finding]:
     """Settings of a look-up in tokens, and acceptance computed from tokens, need one another."""
     for name, arm in context.scenario.arms.items():
-        method, models = arm.speculative_config, dict(_acceptance_models(name, arm))
+        method, models = arm.speculative_config, _models(name, arm)
         replays = {path for path, model in models.items() if isinstance(model, StreamReplay)}
         if arm.speculates and method.proposer is None:
             for path in sorted(replays, key=str):
@@ -120,7 +136,7 @@ def _lookup_acts(context: Context) -> Iterator[Finding]:
 def _streams_can_be_read(context: Context) -> Iterator[Finding]:
     for name, arm in context.scenario.arms.items():
         proposer = arm.speculative_config.located(context.base_dir).proposer
-        for path, model in _acceptance_models(name, arm):
+        for path, model in _models(name, arm).items():
             if not isinstance(model, StreamReplay) or proposer is None:
                 continue
             try:

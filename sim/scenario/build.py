@@ -105,6 +105,7 @@ def set_up(scenario: Scenario, arm: str, base_dir: Path) -> ArmSetup:
         max_model_len=scenario.engine.max_model_len,
         num_gpu_blocks_override=engine.num_gpu_blocks_override,
         speculates=spec.speculates,
+        enable_expert_parallel=engine.enable_expert_parallel,
     )
     if scenario.engine.max_model_len is None:  # not stated: the model's own length, or what fits
         fits = min(resolved(engine.max_model_len), deployment.num_kv_tokens)

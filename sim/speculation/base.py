@@ -52,6 +52,8 @@ class SpeculationMethod(Spec):
     draft_count_varies: ClassVar[bool] = False
     #: Keys of the look-up: they act where acceptance is computed from tokens (`stream_replay`).
     lookup_keys: ClassVar[tuple[str, ...]] = ()
+    #: Whether drafts are drawn from a distribution q that a verification rule can look at; look-ups have none.
+    drafts_have_probabilities: ClassVar[bool] = True
 
     method: str
 

@@ -83,7 +83,7 @@ def test_spread_between_requests_is_recovered(tmp_path):
     model = write(tmp_path / "a.json", responses(found))
     measured = walk(tape, requests, 3)
     assert model.survival(3) == pytest.approx(measured.survival, abs=1e-6)
-    assert "request spread" in model.source()
+    assert "request spread" in model.origin()
     again = walk(model.tape(table(600, 300), 3, Streams(2)), requests, 3)
     assert again.request_sd == pytest.approx(measured.request_sd, rel=0.15)
     assert again.tokens_per_step == pytest.approx(
@@ -109,10 +109,10 @@ def test_bench_serve(tmp_path):
     }
     model = write(tmp_path / "bench.json", bench)
     assert model.survival(3) == pytest.approx([0.730, 0.521, 0.355])
-    assert model.source() == "per-position rates, K=3"
+    assert model.origin() == "per-position rates, K=3"
     del bench["spec_decode_per_position_acceptance_rates"]
     model = write(tmp_path / "length.json", bench)
-    assert model.source() == "mean length, K=3"
+    assert model.origin() == "mean length, K=3"
     assert 1 + model.survival(3).sum() == pytest.approx(2.606)
 
 
