@@ -129,16 +129,6 @@ class AcceptanceModel(Spec):
         """This model with relative file names taken from `base_dir`; itself when it names no file."""
         return self
 
-    def drafted_by(self, proposer: Proposer | None) -> Self:
-        """This model for an arm whose method drafts by `proposer` (None: not from tokens).
-
-        Most kinds state what is accepted, whatever drafts, and return themselves.
-
-        Raises:
-            ScenarioError: acceptance is computed from tokens, and the method does not draft from them.
-        """
-        return self
-
     def under(self, rule: VerificationRule) -> "AcceptanceModel":
         """This model when the arm verifies with `rule`; itself when its figures were measured under the rule."""
         return self
@@ -149,6 +139,16 @@ class AcceptanceModel(Spec):
         Raises:
             ScenarioError: one of them cannot be used.
         """
+
+    def drafted_by(self, proposer: Proposer | None) -> Self:
+        """This model for an arm whose method drafts by `proposer` (None: not from tokens).
+
+        Most kinds state what is accepted, whatever drafts, and return themselves.
+
+        Raises:
+            ScenarioError: acceptance is computed from tokens, and the method does not draft from them.
+        """
+        return self
 
     def check_draft_tokens(self, max_draft_tokens: int) -> None:
         """Refuse a K beyond `max_supported_draft_tokens`.

@@ -117,9 +117,9 @@ class ArmFacts:
     """One arm.
 
     Attributes:
-        host_memory_bytes: of the host, for drafting: caches and datastores of methods that look drafts up.
         verification: the rule that verifies its drafts; None when it drafts nothing.
         lossless: whether its output is distributed as without speculation.
+        host_memory_bytes: of the host, for drafting: caches and datastores of methods that look drafts up.
         drafts_nothing_at: (first, last) batches at which its batch-size table says K = 0 though a drafter is loaded.
     """
 
@@ -127,9 +127,9 @@ class ArmFacts:
     speculates: bool
     speculative_config: Json
     drafter: str | None
-    host_memory_bytes: float
     verification: str | None
     lossless: bool
+    host_memory_bytes: float
     drafts_nothing_at: tuple[tuple[int, int], ...]
     acceptance: tuple[Acceptance, ...]
     memory: Memory

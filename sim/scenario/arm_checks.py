@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from sim.acceptance.base import MAX_DRAFT_TOKENS, AcceptanceModel
+from sim.acceptance.base import MAX_DRAFT_TOKENS
 from sim.acceptance.stream_replay import StreamReplay
 from sim.errors import ScenarioError
 from sim.scenario.arms import Arm
@@ -45,8 +45,15 @@ def _acceptance_reaches_k(context: Context) -> Iterator[Finding]:
                 yield Finding(path, f"covers {limit} draft tokens; allowed: at least num_speculative_tokens = {k}")
 
 
+def _acceptance_models(name: str, arm: Arm) -> Iterator[tuple[Path, AcceptanceModel]]:
+    if arm.acceptance is not None:
+        yield ("arms", name, "acceptance"), arm.acceptance
+    for key, model in arm.class_acceptance.items():
+        yield ("arms", name, "class_acceptance", key), model
+
+
 def _acceptance_limits(name: str, arm: Arm, context: Context) -> Iterator[tuple[Path, int]]:
-    for path, model in _models(name, arm).items():
+    for path, model in _acceptance_models(name, arm):
         try:
             limit = model.located(context.base_dir).max_supported_draft_tokens()
         except ScenarioError:  # its file: see _acceptance_files
@@ -55,17 +62,10 @@ def _acceptance_limits(name: str, arm: Arm, context: Context) -> Iterator[tuple[
             yield path, limit
 
 
-def _models(name: str, arm: Arm) -> dict[Path, AcceptanceModel]:
-    """All acceptance models of an arm by their place."""
-    models: dict[Path, AcceptanceModel | None] = {("arms", name, "acceptance"): arm.acceptance}
-    models |= {("arms", name, "class_acceptance", key): model for key, model in arm.class_acceptance.items()}
-    return {path: model for path, model in models.items() if model is not None}
-
-
 @reads("arms")
 def _acceptance_files(context: Context) -> Iterator[Finding]:
     for name, arm in context.scenario.arms.items():
-        for path, model in _models(name, arm).items():
+        for path, model in _acceptance_models(name, arm):
             try:
                 model.located(context.base_dir).check_files()
             except ScenarioError as error:
@@ -122,7 +122,7 @@ def _drafts_on_the_gpu(context: Context) -> Iterator[Finding]:
 def _lookup_acts(context: Context) -> Iterator[Finding]:
     """Settings of a look-up in tokens, and acceptance computed from tokens, need one another."""
     for name, arm in context.scenario.arms.items():
-        method, models = arm.speculative_config, _models(name, arm)
+        method, models = arm.speculative_config, dict(_acceptance_models(name, arm))
         replays = {path for path, model in models.items() if isinstance(model, StreamReplay)}
         if arm.speculates and method.proposer is None:
             for path in sorted(replays, key=str):
@@ -136,7 +136,7 @@ def _lookup_acts(context: Context) -> Iterator[Finding]:
 def _streams_can_be_read(context: Context) -> Iterator[Finding]:
     for name, arm in context.scenario.arms.items():
         proposer = arm.speculative_config.located(context.base_dir).proposer
-        for path, model in _models(name, arm).items():
+        for path, model in _acceptance_models(name, arm):
             if not isinstance(model, StreamReplay) or proposer is None:
                 continue
             try:

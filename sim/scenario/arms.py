@@ -38,7 +38,9 @@ class Arm(Spec):
     verification: Annotated[VerificationRule, VERIFICATION] | None = None
 
     def located(self, base_dir: Path) -> Self:
-        """This arm with its files taken from `base_dir`, acceptance computed from its drafts and judged by its rule.
+        """This arm with its files taken from `base_dir`, and its acceptance judged by its rule.
+
+        What its method drafts from tokens is what computed acceptance rests on.
 
         Raises:
             ScenarioError: the acceptance has to be computed from tokens, and the method does not draft from them.
@@ -46,7 +48,7 @@ class Arm(Spec):
         method = self.speculative_config.located(base_dir)
 
         def bound(model: AcceptanceModel) -> AcceptanceModel:
-            return model.located(base_dir).drafted_by(method.proposer).under(self.rule)
+            return model.located(base_dir).under(self.rule).drafted_by(method.proposer)
 
         classes = {name: bound(model) for name, model in self.class_acceptance.items()}
         acceptance = None if self.acceptance is None else bound(self.acceptance)

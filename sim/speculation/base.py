@@ -46,14 +46,14 @@ class SpeculationMethod(Spec):
     `bind` needs the deployment because a drafter's passes are priced on the same GPUs.
     """
 
+    #: Whether drafts are drawn from a distribution q that a verification rule can look at; look-ups have none.
+    drafts_have_probabilities: ClassVar[bool] = True
     #: Drafts are made on the CPU, so the next step cannot be scheduled before this one is done.
     drafts_on_cpu: ClassVar[bool] = False
     #: How many drafts a step finds depends on the text, so that closed forms do not hold.
     draft_count_varies: ClassVar[bool] = False
     #: Keys of the look-up: they act where acceptance is computed from tokens (`stream_replay`).
     lookup_keys: ClassVar[tuple[str, ...]] = ()
-    #: Whether drafts are drawn from a distribution q that a verification rule can look at; look-ups have none.
-    drafts_have_probabilities: ClassVar[bool] = True
 
     method: str
 

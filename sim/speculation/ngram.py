@@ -35,7 +35,6 @@ class Ngram(TokenLookup):
             (arXiv 2601.11580): 0.2, 1.0 and 1.3 % of a step at batch 1, 64 and 128, about 300 tokens of context.
     """
 
-    drafts_have_probabilities: ClassVar[bool] = False
     lookup_keys: ClassVar[tuple[str, ...]] = ("prompt_lookup_min", "prompt_lookup_max", "occurrence")
 
     model_config = ConfigDict(

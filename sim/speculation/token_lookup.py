@@ -12,6 +12,7 @@ from sim.speculation.chain import ChainMethod
 class TokenLookup(ChainMethod):
     """A method that finds its drafts in token ids on the CPU: no network, no KV of its own, as many drafts as found."""
 
+    drafts_have_probabilities: ClassVar[bool] = False
     drafts_on_cpu: ClassVar[bool] = True
     draft_count_varies: ClassVar[bool] = True
 

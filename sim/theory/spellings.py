@@ -13,8 +13,6 @@ import numpy as np
 
 from sim.theory.tokens import Floats, alpha_from_acceptance_rate, alpha_from_tokens, expected_tokens
 
-_SLACK = 1e-9
-
 
 @dataclass(frozen=True, slots=True)
 class Spellings:
@@ -123,18 +121,3 @@ def from_accepted_per_step(accepted: float, num_draft_tokens: int) -> Spellings:
         ValueError: outside [0, K], or K < 1.
     """
     return from_tokens_per_step(1.0 + accepted, num_draft_tokens)
-
-
-def from_counters(num_drafts: float, num_draft_tokens: float, num_accepted_tokens: float) -> Spellings:
-    """From a server's counters: steps with a draft, drafted tokens, accepted tokens; one K in all steps.
-
-    Raises:
-        ValueError: K = drafted tokens / drafts is no whole number (K varied: rates by position are needed), or more is
-            accepted than drafted.
-    """
-    if num_drafts <= 0 or not 0 <= num_accepted_tokens <= num_draft_tokens:
-        raise ValueError("need drafts > 0 and 0 <= accepted <= drafted tokens")
-    k = num_draft_tokens / num_drafts
-    if abs(k - round(k)) > _SLACK * k:
-        raise ValueError(f"{k:g} drafted tokens per draft is no whole number: K varied, so one K cannot be assumed")
-    return from_acceptance_rate(num_accepted_tokens / num_draft_tokens, round(k))

@@ -42,13 +42,13 @@ def recorded(tmp_path_factory):
         writer.writerow(["request", "method", "degenerate", "accepted", "drafted"])
         for request in range(100):
             writer.writerow([request, "eagle", 0, letters[400 * request : 400 * request + 300 + request], ""])
+    (folder / "text.txt").write_text(made_up_text())
     ids = np.random.Generator(np.random.Philox(6)).integers(0, 6, 60_000).tolist()
     parts = [(ids[start : start + 20], ids[start + 20 : start + 330 + start // 400]) for start in range(0, 40_000, 400)]
     lines = [{"prompt_token_ids": prompt, "output_token_ids": output} for prompt, output in parts]
     (folder / "streams.jsonl").write_text("\n".join(map(json.dumps, lines)))
     stats = {"acceptance_histogram": {"0": 40, "1": 25, "3": 30}, "num_draft_tokens": 285, "num_spec_tokens": 3}
     (folder / "acceptance.jsonl").write_text(json.dumps(stats))
-    (folder / "text.txt").write_text(made_up_text())
     return folder
 
 

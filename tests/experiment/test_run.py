@@ -18,7 +18,8 @@ import pytest
 from sim.errors import CapacityError, InvariantError, ResultsError, ScenarioError, SimError
 from sim.experiment.executor import LocalPool, Serial, local_executor
 from sim.experiment.results import load
-from sim.experiment.run import HowToRun, Interrupted, begun, find_unfinished, run
+from sim.experiment.rounds import HowToRun
+from sim.experiment.run import Interrupted, begun, find_unfinished, run
 from sim.experiment.store import clear_litter
 from sim.experiment.task import Outcome, Task
 from sim.scenario.cells import cell_scenarios

@@ -9,7 +9,6 @@ from sim.theory.spellings import (
     from_accepted_per_step,
     from_alpha,
     from_conditional,
-    from_counters,
     from_marginal,
     from_tokens_per_step,
 )
@@ -58,14 +57,6 @@ def test_one_off_by_one_apart():
     assert from_tokens_per_step(2.3, 3).marginal == from_accepted_per_step(1.3, 3).marginal
     with pytest.raises(ValueError, match=r"\[1, K\+1\]"):
         from_accepted_per_step(3.2, 3)
-
-
-def test_counters():
-    assert from_counters(1000, 5000, 2690).acceptance_rate == pytest.approx(0.538)
-    with pytest.raises(ValueError, match="K varied"):
-        from_counters(1000, 4800, 2690)
-    with pytest.raises(ValueError, match="accepted <= drafted"):
-        from_counters(1000, 5000, 5001)
 
 
 @pytest.mark.parametrize("bad", [(), (0.5, 0.6), (1.2,), (-0.1,), (float("nan"),)])
