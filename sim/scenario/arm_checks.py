@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from sim.acceptance.base import MAX_DRAFT_TOKENS
+from sim.acceptance.base import MAX_DRAFT_TOKENS, AcceptanceModel
 from sim.acceptance.stream_replay import StreamReplay
 from sim.errors import ScenarioError
 from sim.scenario.arms import Arm
