@@ -18,6 +18,7 @@ from click.testing import CliRunner
 from pydantic.fields import FieldInfo
 
 from sim.acceptance.base import ACCEPTANCE
+from sim.acceptance.context_decay import ContextDecay
 from sim.acceptance.distributions import Pair
 from sim.acceptance.language_model import LanguageModels
 from sim.acceptance.ngram_markov import NgramParameters
@@ -137,6 +138,7 @@ def render() -> str:
         "### request_spread", words_of("kind", ["beta", "logit_normal"]),
         f"`beta`: {summary(BetaSpread)}", table(BetaSpread), f"`logit_normal`: {summary(LogitNormalSpread)}",
         table(LogitNormalSpread),
+        "### context_decay", summary(ContextDecay), table(ContextDecay),
         "### level (regime)", table(Level), "### parameters (regime)", table(RegimeParameters),
         "### parameters (ngram_markov)", table(NgramParameters),
         "### pairs (distributions)", summary(Pair), table(Pair),

@@ -6,18 +6,21 @@ the bonus token). Keyed by (seed, workload row, position), never by draw order: 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
+from sim.acceptance.context_decay import ContextDecay
 from sim.errors import ScenarioError
 from sim.proposers.base import Proposer
 from sim.rng import Floats, Ints, Streams
 from sim.spec import Family, Spec
 from sim.theory.draft_trees import TreeShape
+from sim.theory.spellings import Spellings, from_survival
 from sim.verification.base import VerificationRule
 from sim.workload.requests import RequestTable
 
@@ -93,6 +96,14 @@ class Tape:
         known = sorted({*self.by_k, *other.by_k})
         return Tape(accepted, proposed, {k: np.where(there, other.at(k), self.at(k)) for k in known}, reach)
 
+    def shortened(self, most: Counts) -> "Tape":
+        """This tape with every run of accepted drafts ended after `most` of them, shape (T,)."""
+        by_k = {k: np.minimum(accepted, most) for k, accepted in self.by_k.items()}
+        reach = self.reach
+        if reach is not None:
+            reach = np.where(np.arange(reach.shape[1]) < most[:, None], reach, np.uint8(NEVER))
+        return replace(self, accepted=np.minimum(self.accepted, most), by_k=by_k, reach=reach)
+
     def check(self) -> None:
         """Raise ValueError if a step would accept more drafts than were proposed."""
         if self.proposed is not None and bool((self.accepted > self.proposed).any()):
@@ -111,6 +122,20 @@ class AcceptanceModel(Spec):
     """What a scenario writes under `acceptance:`; nothing is ever assumed for a speculative arm."""
 
     kind: str
+    context_decay: ContextDecay | None = Field(
+        default=None,
+        description="less is accepted beyond the context the drafter was trained on. Default: no such limit",
+    )
+
+    def within_context(self, tape: Tape, requests: RequestTable, streams: Streams) -> Tape:
+        """What a server meets: the tape of these requests, less what fails beyond the drafter's context."""
+        if self.context_decay is None:
+            return tape
+        return tape.shortened(self.context_decay.reach(requests, streams))
+
+    def spellings(self, num_draft_tokens: int) -> Spellings:
+        """What steps of K drafts accept, in every spelling, within the drafter's context."""
+        return from_survival(self.survival(num_draft_tokens))
 
     #: States how many drafts are accepted, so that it may have been measured with a token tree as well as with a chain.
     counts_accepted: ClassVar[bool] = False
@@ -182,6 +207,10 @@ class AcceptanceModel(Spec):
     def missing_draft_tokens(self, num_draft_tokens: Iterable[int]) -> tuple[int, ...]:
         """Those of the given K > 0 that this model says nothing about, in order; none for most kinds."""
         return ()
+
+    def origin(self) -> str:
+        """What a report should name beside the kind: profile, catalogue entry, what a file holds; "" for nothing."""
+        return ""
 
     def located(self, base_dir: Path) -> Self:
         """This model with relative file names taken from `base_dir`; itself when it names no file."""

@@ -146,6 +146,8 @@ def why_not(setup: ArmSetup) -> str:
     """Why the closed form does not describe an arm; "" when it does."""
     if setup.arm.class_acceptance:
         return "traffic classes have acceptances of their own"
+    if setup.arm.acceptance is not None and setup.arm.acceptance.context_decay is not None:
+        return "acceptance depends on the context"
     if setup.arm.speculative_config.draft_count_varies:
         return "the number of drafts depends on the text"
     return ""

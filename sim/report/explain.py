@@ -110,7 +110,9 @@ def _accepted(acceptance: Acceptance) -> str:
     name = " ".join(part for part in (acceptance.kind, printable(acceptance.profile)) if part)
     traffic = f"{acceptance.traffic}: " if acceptance.traffic else ""
     rates = " ".join(f"{rate:.3f}" for rate in acceptance.rates)
-    return f"{traffic}{acceptance.tokens_per_step:.2f} tokens per step with the bonus ({name}); by position {rates}"
+    spelt = f"{acceptance.acceptance_rate:.1%} of drafts accepted, alpha {acceptance.alpha:.3f}"
+    mean = f"{acceptance.tokens_per_step:.2f} tokens per step with the bonus"
+    return f"{traffic}{mean} ({name}): {spelt}; by position {rates}"
 
 
 def _cost(explanation: Explanation) -> Iterator[str]:

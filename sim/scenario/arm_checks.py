@@ -45,7 +45,7 @@ def _acceptance_reaches_k(context: Context) -> Iterator[Finding]:
     for name, arm in context.scenario.arms.items():
         k = arm.speculative_config.max_accepted_tokens
         for path, model in _acceptance_models(name, arm):
-            limit = model.max_supported_draft_tokens()
+            limit = _limit_of(model, context)
             if limit is not None and limit < k:
                 what = (
                     "num_speculative_tokens" if arm.speculative_config.tree_shape is None else "the depth of the tree"
@@ -60,11 +60,11 @@ def _acceptance_models(name: str, arm: Arm) -> Iterator[tuple[Path, AcceptanceMo
         yield ("arms", name, "class_acceptance", key), model
 
 
-def _acceptance_limits(name: str, arm: Arm) -> Iterator[tuple[Path, int]]:
-    for path, model in _acceptance_models(name, arm):
-        limit = model.max_supported_draft_tokens()
-        if limit is not None:
-            yield path, limit
+def _limit_of(model: AcceptanceModel, context: Context) -> int | None:
+    try:
+        return model.located(context.base_dir).max_supported_draft_tokens()
+    except ScenarioError:  # its file: see _acceptance_files
+        return None
 
 
 @reads("arms")
@@ -76,7 +76,7 @@ def _acceptance_describes_the_tree(context: Context) -> Iterator[Finding]:
         ranges = getattr(config, "num_speculative_tokens_per_batch_size", None) or ()
         sizes = sorted({config.max_draft_tokens, *(k for _, _, k in ranges if k)})
         for path, model in _acceptance_models(name, arm):
-            limit = model.max_supported_draft_tokens()
+            limit = _limit_of(model, context)
             try:
                 for size in sizes if limit is None or limit >= config.max_accepted_tokens else ():
                     model.check_tree(config.tree_shape, size)

@@ -96,8 +96,10 @@ class SpeculationMethod(Spec):
             ScenarioError: the acceptance model says nothing about drafts of this size or shape.
         """
         if self.tree_shape is None:
-            return acceptance.tape(requests, self.max_accepted_tokens, streams)
-        return acceptance.tree_tape(requests, self.tree_shape, streams)
+            tape = acceptance.tape(requests, self.max_accepted_tokens, streams)
+        else:
+            tape = acceptance.tree_tape(requests, self.tree_shape, streams)
+        return acceptance.within_context(tape, requests, streams)
 
     def survival(self, acceptance: AcceptanceModel, num_draft_tokens: int) -> Floats:
         """P(a step that verifies K = `num_draft_tokens` >= 1 drafts accepts at least 1, 2, ... of them).

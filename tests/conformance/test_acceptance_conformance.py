@@ -48,6 +48,8 @@ def recorded(tmp_path_factory):
     parts = [(ids[start : start + 20], ids[start + 20 : start + 330 + start // 400]) for start in range(0, 40_000, 400)]
     lines = [{"prompt_token_ids": prompt, "output_token_ids": output} for prompt, output in parts]
     (folder / "streams.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    stats = {"acceptance_histogram": {"0": 40, "1": 25, "3": 30}, "num_draft_tokens": 285, "num_spec_tokens": 3}
+    (folder / "acceptance.jsonl").write_text(json.dumps(stats))
     return folder
 
 
