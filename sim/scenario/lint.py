@@ -89,7 +89,7 @@ def _describe(scenario: Scenario, arm: str, base_dir: Path) -> str:
 
 
 def _spelt(model: AcceptanceModel, setup: ArmSetup) -> str:
-    k = setup.arm.speculative_config.max_accepted_tokens
+    k = setup.arm.speculative_config.max_draft_tokens
     if not k:
         return model.kind
     spelt = from_survival(setup.survival(k))
