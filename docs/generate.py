@@ -18,6 +18,7 @@ from click.testing import CliRunner
 from pydantic.fields import FieldInfo
 
 from sim.acceptance.base import ACCEPTANCE
+from sim.acceptance.context_decay import ContextDecay
 from sim.acceptance.distributions import Pair
 from sim.acceptance.language_model import LanguageModels
 from sim.acceptance.ngram_markov import NgramParameters
@@ -32,6 +33,7 @@ from sim.scenario.pasted import SPECULATIVE_NO_EFFECT
 from sim.scenario.schema import Breakeven, GpuOverrides, Hardware, ModelChoice, Scenario, Slo, Sweep
 from sim.spec import Family, Spec
 from sim.speculation.base import SPECULATION
+from sim.speculation.trees import DynamicTree, NamedTree, NodesTree, OptimalTree, WidthsTree
 from sim.verification.base import VERIFICATION
 from sim.workload.arrivals.base import ARRIVALS
 from sim.workload.lengths.base import LENGTHS
@@ -87,7 +89,7 @@ MEANINGS = {
     "Linear.base_ms": "per pass of the target",
     "Linear.per_token_us": "per new token",
     "Linear.per_kv_token_ns": "per KV token read",
-    "AutoregressiveMethod.draft_tensor_parallel_size": "1 or the target's; null: the target's",
+    "NetworkMethod.draft_tensor_parallel_size": "1 or the target's; null: the target's",
     "Length.shape": "shape of the distribution around the mean",
     "ClosedLoop.ramp_s": "time over which the users start",
     "Lognormal.min": "shortest",
@@ -105,6 +107,12 @@ VARY = """Dotted keys of any field (not the name, the seed or the sweep itself) 
 `workload.classes[0].share: [0.2, 0.5]`. Several keys make a grid, the last one varying fastest; at most 10,000 cells.
 Break-evens are looked for along the first key. Without `workload.arrivals` and `sweep.vary` the concurrencies 1, 2, 4,
 ... 256 are varied."""
+
+TREES = """The shape of token trees, for methods whose network names several guesses per position. K then counts nodes
+verified, the root (the last known token) not among them. A smaller K is the first nodes of the tree. SGLang's
+`speculative_num_steps`, `speculative_eagle_topk` and `speculative_num_draft_tokens`, vLLM's `speculative_token_tree`
+and TensorRT-LLM's `medusa_choices` are understood in `speculative_config`. See
+[acceptance](../background/acceptance.md#token-trees)."""
 
 #: Defaults that depend on the rest of the scenario, and types that the schema says less well.
 DEFAULTS = {"Scenario.cost_model": "`{kind: roofline}`", "Scenario.baseline": "see meaning"}
@@ -125,10 +133,12 @@ def render() -> str:
         "## engine", table(EngineArgs), *engine_remarks(),
         "## arms", table(Arm),
         "## speculative_config", words(SPECULATION), *kinds(SPECULATION), *speculation_remarks(),
+        "### speculative_config.tree", TREES, *trees(),
         "## acceptance", words(ACCEPTANCE), *kinds(ACCEPTANCE),
         "### request_spread", words_of("kind", ["beta", "logit_normal"]),
         f"`beta`: {summary(BetaSpread)}", table(BetaSpread), f"`logit_normal`: {summary(LogitNormalSpread)}",
         table(LogitNormalSpread),
+        "### context_decay", summary(ContextDecay), table(ContextDecay),
         "### level (regime)", table(Level), "### parameters (regime)", table(RegimeParameters),
         "### parameters (ngram_markov)", table(NgramParameters),
         "### pairs (distributions)", summary(Pair), table(Pair),
@@ -307,6 +317,15 @@ def speculation_remarks() -> Iterator[str]:
     """Keys of vLLM that no method uses."""
     keys = ", ".join(f"`{key}`" for key in sorted(SPECULATIVE_NO_EFFECT))
     yield f"Accepted and reported as without effect, where the method has no such field: {keys}."
+
+
+def trees() -> Iterator[str]:
+    """The kinds of trees, one after the other."""
+    for spec in (NodesTree, NamedTree, WidthsTree, OptimalTree, DynamicTree):
+        yield f"#### tree: {spec.model_fields['kind'].default}"
+        yield summary(spec)
+        yield from examples(spec)
+        yield table(spec, skip="kind")
 
 
 def verification_remarks() -> Iterator[str]:

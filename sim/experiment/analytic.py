@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sim.cost.base import PassPrice
 from sim.cost.passes import verify_pass
-from sim.scenario.build import ArmSetup
+from sim.scenario.build import ArmSetup, resolved
 from sim.speculation.base import DraftWork
 from sim.theory.crossings import Crossing, crossings
 from sim.theory.tokens import tokens_from_survival
@@ -125,9 +125,9 @@ def tokens_per_step(setup: ArmSetup, batch: int) -> float:
 
 
 def _largest_batch(arm: ArmSetup, baseline: ArmSetup, context_tokens: int) -> tuple[int, bool]:
-    """The largest batch that both arms can hold, and whether KV capacity (not `max_num_seqs`) sets it."""
+    """The largest batch that both arms can hold, and whether KV capacity (not the scheduler's limits) sets it."""
     limits = [requests_that_fit(setup, context_tokens) for setup in (arm, baseline)]
-    seqs = min(setup.engine.max_num_seqs or 1 for setup in (arm, baseline))
+    seqs = min(largest_scheduled(setup) for setup in (arm, baseline))
     return max(1, min(*limits, seqs)), min(limits) < seqs
 
 
@@ -138,10 +138,20 @@ def requests_that_fit(setup: ArmSetup, context_tokens: int) -> int:
     return setup.deployment.num_kv_blocks // -(-slots // setup.deployment.block_size)
 
 
+def largest_scheduled(setup: ArmSetup) -> int:
+    """Sequences that one step can take with all their drafts: `max_num_seqs`, or fewer where the token budget ends."""
+    choose = setup.arm.speculative_config.draft_length.choose
+    budget = resolved(setup.engine.max_num_scheduled_tokens)
+    batches = range(resolved(setup.engine.max_num_seqs), 0, -1)
+    return next((batch for batch in batches if batch * (1 + choose(batch)) <= budget), 1)
+
+
 def why_not(setup: ArmSetup) -> str:
     """Why the closed form does not describe an arm; "" when it does."""
     if setup.arm.class_acceptance:
         return "traffic classes have acceptances of their own"
+    if setup.arm.acceptance is not None and setup.arm.acceptance.context_decay is not None:
+        return "acceptance depends on the context"
     if setup.arm.speculative_config.draft_count_varies:
         return "the number of drafts depends on the text"
     return ""

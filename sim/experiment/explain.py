@@ -35,6 +35,7 @@ from sim.scenario.defaults import CONCURRENCY_KEY
 from sim.scenario.load import LoadedScenario
 from sim.scenario.schema import Scenario
 from sim.theory.crossings import crossings
+from sim.theory.spellings import from_survival
 
 #: Batches of the table when the sweep does not vary the concurrency.
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -193,15 +194,22 @@ def _acceptance(setup: ArmSetup) -> tuple[Acceptance, ...]:
     if arm.acceptance is None or not k:
         return ()
     models: dict[str, AcceptanceModel] = {"": arm.acceptance, **arm.class_acceptance}
-    return tuple(_rates(traffic, model, setup.what_if.survival(model.survival(k))) for traffic, model in models.items())
+    rates = {name: arm.speculative_config.survival(model, k) for name, model in models.items()}
+    return tuple(_rates(name, model, setup.what_if.survival(rates[name])) for name, model in models.items())
 
 
 def _rates(traffic: str, model: AcceptanceModel, survival: NDArray[np.float64]) -> Acceptance:
-    rates = [float(rate) for rate in survival]
-    before = [1.0, *rates[:-1]]
-    given = tuple(rate / prior if prior else 0.0 for rate, prior in zip(rates, before, strict=True))
-    profile = str(getattr(model, "profile", None) or "")
-    return Acceptance(traffic, model.kind, profile, 1.0 + sum(rates), tuple(rates), given)
+    spelt = from_survival(survival)
+    return Acceptance(
+        traffic=traffic,
+        kind=model.kind,
+        profile=model.origin(),
+        tokens_per_step=spelt.tokens_per_step,
+        acceptance_rate=spelt.acceptance_rate,
+        alpha=spelt.alpha,
+        rates=spelt.marginal,
+        conditional_rates=spelt.conditional,
+    )
 
 
 def _break_even(setup: ArmSetup, baseline: ArmSetup, context: int, opted_out: bool) -> BreakEven:

@@ -114,6 +114,7 @@ class RunRecord:
         accepted: (T,) drafts it accepted, before trimming at the end of the output, bonus token excluded.
         num_kv_blocks: size of the KV pool in blocks.
         block_size: tokens per block.
+        tree_depth: the most drafts that a step can accept when token trees are verified; None for chains.
     """
 
     requests: RequestRecord
@@ -123,3 +124,4 @@ class RunRecord:
     accepted: NDArray[np.uint8]
     num_kv_blocks: int
     block_size: int
+    tree_depth: int | None = None

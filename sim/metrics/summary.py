@@ -74,7 +74,7 @@ def measure_run(record: RunRecord, measure: Measure) -> Measured:
     """Find the window and the columns that all metrics share."""
     window = measurement_window(record, measure.loop)
     times, emissions = latencies(record), chunks(record)
-    counts = count_speculation(emissions, window.contains(emissions.end_ns))
+    counts = count_speculation(emissions, window.contains(emissions.end_ns), record.tree_depth)
     good = good_requests(times, measure.slo)
     return Measured(record, measure, window, times, emissions, counts, steps_in(record.steps, window), good)
 

@@ -1,8 +1,9 @@
-"""Shapes of the networks that draft for one target: EAGLE, EAGLE-3, multi-token prediction, DFlash, its first layers.
+"""Shapes of the networks that draft for one target: EAGLE, EAGLE-3, multi-token prediction, DFlash, Medusa, its layers.
 
-All but the last read the target's input embedding and hold none. Sources: vLLM `llama_eagle.py`, `llama_eagle3.py`,
-`deepseek_mtp.py`, `qwen3_dflash.py`; EAGLE-3, arXiv 2503.01840; DeepSeek-V3, arXiv 2412.19437, section 2.2; DFlash,
-arXiv 2602.06036; LayerSkip, arXiv 2404.16710.
+All but its first layers read the target's input embedding and hold none. Medusa heads have no layers and no KV.
+Sources: vLLM `llama_eagle.py`, `llama_eagle3.py`, `deepseek_mtp.py`, `qwen3_dflash.py`, `medusa.py`; EAGLE-3,
+arXiv 2503.01840; DeepSeek-V3, arXiv 2412.19437, section 2.2; DFlash, arXiv 2602.06036; LayerSkip, arXiv 2404.16710;
+Medusa, arXiv 2401.10774.
 """
 
 from typing import Literal
@@ -85,6 +86,17 @@ def mtp_head(target: Model) -> Model:
     return _head(
         target, "mtp", {"layers": 1, "dense_layers": dense_layers, "has_lm_head": False, "fc_in": 2 * target.hidden}
     )
+
+
+def medusa_heads(target: Model, num_heads: int) -> Model:
+    """Medusa heads on a target's last hidden state: per head a residual block (h to h) and an LM head of its own.
+
+    All heads run in one pass, so their blocks and their vocabularies stand side by side. No layers, hence no KV.
+    """
+    shape = {"layers": 0, "dense_layers": 0, "ffn": 0, "experts": 0, "top_k": 0, "moe_ffn": 0, "shared_experts": 0}
+    shape |= {"shared_ffn": 0, "vocab": num_heads * target.vocab, "has_lm_head": True}
+    head = _head(target, f"medusa-{num_heads}", dict(shape))
+    return head.model_copy(update={"extra_linear_parameters": num_heads * target.hidden**2})
 
 
 def _head(target: Model, kind: str, changes: dict[str, int | bool]) -> Model:

@@ -33,6 +33,7 @@ class Model(Spec):
     full attention and the others a sliding window.
 
     Attributes:
+        layers: 0 only for heads that work on another model's hidden state (Medusa).
         has_lm_head: False when the head is another model's (EAGLE-1, MTP): computed per pass, not held in memory again.
         has_embedding: the same for the input embedding; a drafter's `vocab` is then the width of its LM head only.
         fc_in: input width of a projection to `hidden` before the first layer (EAGLE, MTP).
@@ -45,7 +46,7 @@ class Model(Spec):
     """
 
     name: str
-    layers: PositiveCount
+    layers: int = Field(ge=0)
     hidden: PositiveCount
     q_heads: PositiveCount
     kv_heads: PositiveCount
@@ -93,6 +94,7 @@ class Model(Spec):
             "kv_lora_rank, qk_rope_dim, qk_nope_dim and v_head_dim go together": len(
                 {bool(n) for n in (self.kv_lora_rank, self.qk_rope_dim, self.qk_nope_dim, self.v_head_dim)}
             ) == 1,
+            "only heads without an embedding of their own have no layers": self.layers > 0 or not self.has_embedding,
             "full_attn_every > 1 needs a window": self.window > 0 or self.full_attn_every == 1,
             "states_are_kv needs states_in": self.states_in > 0 or not self.states_are_kv,
         }  # fmt: skip

@@ -43,10 +43,14 @@ def _acceptance(context: Context) -> Iterator[Finding]:
 @reads("arms")
 def _acceptance_reaches_k(context: Context) -> Iterator[Finding]:
     for name, arm in context.scenario.arms.items():
-        for path, limit in _acceptance_limits(name, arm):
-            if limit < arm.speculative_config.max_accepted_tokens:
-                k = arm.speculative_config.max_accepted_tokens
-                yield Finding(path, f"covers {limit} draft tokens; allowed: at least num_speculative_tokens = {k}")
+        k = arm.speculative_config.max_accepted_tokens
+        for path, model in _acceptance_models(name, arm):
+            limit = _limit_of(model, context)
+            if limit is not None and limit < k:
+                what = (
+                    "num_speculative_tokens" if arm.speculative_config.tree_shape is None else "the depth of the tree"
+                )
+                yield Finding(path, f"covers {limit} draft tokens; allowed: at least {what} = {k}")
 
 
 def _acceptance_models(name: str, arm: Arm) -> Iterator[tuple[Path, AcceptanceModel]]:
@@ -56,11 +60,28 @@ def _acceptance_models(name: str, arm: Arm) -> Iterator[tuple[Path, AcceptanceMo
         yield ("arms", name, "class_acceptance", key), model
 
 
-def _acceptance_limits(name: str, arm: Arm) -> Iterator[tuple[Path, int]]:
-    for path, model in _acceptance_models(name, arm):
-        limit = model.max_supported_draft_tokens()
-        if limit is not None:
-            yield path, limit
+def _limit_of(model: AcceptanceModel, context: Context) -> int | None:
+    try:
+        return model.located(context.base_dir).max_supported_draft_tokens()
+    except ScenarioError:  # its file: see _acceptance_files
+        return None
+
+
+@reads("arms")
+def _acceptance_describes_the_tree(context: Context) -> Iterator[Finding]:
+    for name, arm in context.scenario.arms.items():
+        config = arm.speculative_config
+        if config.tree_shape is None:
+            continue
+        ranges = getattr(config, "num_speculative_tokens_per_batch_size", None) or ()
+        sizes = sorted({config.max_draft_tokens, *(k for _, _, k in ranges if k)})
+        for path, model in _acceptance_models(name, arm):
+            limit = _limit_of(model, context)
+            try:
+                for size in sizes if limit is None or limit >= config.max_accepted_tokens else ():
+                    model.check_tree(config.tree_shape, size)
+            except ScenarioError as error:
+                yield Finding(path, str(error))
 
 
 @reads("arms")
@@ -201,3 +222,14 @@ def _idle_lookup_keys(context: Context, name: str, method: SpeculationMethod) ->
             yield note(("sweep", "vary", dotted(path)), reason)
         elif getattr(method, key) != type(method).model_fields[key].default:
             yield note(path, reason)
+
+
+@reads("arms", "engine")
+def _trees_in_step(context: Context) -> Iterator[Finding]:
+    """SGLang's overlap scheduler needs `speculative_eagle_topk` 1; vLLM has no Medusa with asynchronous scheduling."""
+    for name, arm in context.scenario.arms.items():
+        config = arm.speculative_config
+        if context.scenario.engine.async_scheduling and (config.tree_shape is not None or config.method == "medusa"):
+            what = "token trees are" if config.tree_shape is not None else "medusa is"
+            message = f"{what} not known to work with engine.async_scheduling in any engine; drop one"
+            yield Finding(("arms", name, "speculative_config"), message, at_key=True)

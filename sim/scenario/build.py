@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import simpy
 
-from sim.acceptance.base import AcceptanceModel, Floats, Tape
+from sim.acceptance.base import Floats, Tape
 from sim.cost.base import BoundCost
 from sim.cost.padding import largest_captured
 from sim.deployment import Deployment, plan_deployment
@@ -55,11 +55,10 @@ class ArmSetup:
     what_if: WhatIf = AS_STATED
 
     def survival(self, num_draft_tokens: int) -> Floats:
-        """Unconditional acceptance rates of a step with so many drafts: as many as it can accept."""
+        """Unconditional acceptance rates of a step with so many drafts, shape (num_draft_tokens,) or (tree depth,)."""
         if not num_draft_tokens or self.arm.acceptance is None:
             return np.zeros(0)
-        depth = min(num_draft_tokens, self.arm.speculative_config.max_accepted_tokens)
-        return self.what_if.survival(self.arm.acceptance.survival(depth))
+        return self.what_if.survival(self.arm.speculative_config.survival(self.arm.acceptance, num_draft_tokens))
 
     @property
     def scheduler_config(self) -> SchedulerConfig:
@@ -123,31 +122,17 @@ def set_up(scenario: Scenario, arm: str, base_dir: Path) -> ArmSetup:
 
 def draw_tape(arm: Arm, requests: RequestTable, streams: Streams) -> Tape:
     """The arm's acceptance on these requests; requests of a class with an acceptance of its own follow that one."""
-    k = arm.speculative_config.max_accepted_tokens
-    if not k:
+    method = arm.speculative_config
+    if not method.max_draft_tokens:
         return Tape(np.zeros(requests.num_positions, np.uint8))
     if arm.acceptance is None:
         raise ScenarioError("an arm that speculates must state its acceptance")
-    tape = arm.acceptance.tape(requests, k, streams)
+    tape = method.tape(arm.acceptance, requests, streams)
     for name, model in arm.class_acceptance.items():
-        tape = _overlay(tape, model, requests.class_names.index(name), requests, k, streams)
+        there = np.repeat(requests.class_id == requests.class_names.index(name), requests.output_tokens)
+        tape = tape.overlaid(method.tape(model, requests, streams), there, method.max_draft_tokens)
     tape.check()
     return tape
-
-
-def _overlay(
-    tape: Tape, model: AcceptanceModel, class_id: int, requests: RequestTable, k: int, streams: Streams
-) -> Tape:
-    other = model.tape(requests, k, streams)
-    there = np.repeat(requests.class_id == class_id, requests.output_tokens)
-    accepted = np.where(there, other.accepted, tape.accepted)
-    by_k = {n: np.where(there, other.at(n), tape.at(n)) for n in sorted({*tape.by_k, *other.by_k})}
-    if tape.proposed is None and other.proposed is None:
-        return Tape(accepted, by_k=by_k)
-    always = np.full(requests.num_positions, k, np.uint8)
-    mine = always if tape.proposed is None else tape.proposed
-    theirs = always if other.proposed is None else other.proposed
-    return Tape(accepted, np.where(there, theirs, mine), by_k)
 
 
 def simulate(scenario: Scenario, arm: str, replicate: int, base_dir: Path, *, leap: bool = True) -> RunRecord:
@@ -168,8 +153,9 @@ def simulate(scenario: Scenario, arm: str, replicate: int, base_dir: Path, *, le
     requests = scenario.what_if.requests(scenario.workload.requests(streams, base_dir))
     setup = set_up(scenario, arm, base_dir)
     tape = draw_tape(setup.arm, requests, streams)
-    k = setup.arm.speculative_config.max_accepted_tokens
-    tape = setup.what_if.tape(tape, setup.survival(k), requests, streams) if k else tape
+    k = setup.arm.speculative_config.max_draft_tokens
+    if k and setup.what_if.acceptance != 1.0:  # survivals take time
+        tape = setup.what_if.tape(tape, setup.survival(k), requests, streams)
     draft_length = setup.arm.speculative_config.draft_length
     env, recorder = simpy.Environment(), Recorder(requests)
     if setup.engine.async_scheduling:

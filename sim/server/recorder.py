@@ -83,6 +83,7 @@ class Recorder:
             accepted=accepted,
             num_kv_blocks=scheduler.pool.num_blocks,
             block_size=scheduler.pool.block_size,
+            tree_depth=scheduler.tape.tree_depth,
         )
 
     def _chunk_lengths(self, started: Ints, scheduler: Scheduler) -> Ints:

@@ -7,6 +7,7 @@ no tokens and costs nothing.
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Protocol, Self
 
+from sim.acceptance.base import AcceptanceModel, Floats, Streams, Tape
 from sim.cost.base import BoundCost, ForwardPass
 from sim.deployment import Deployment
 from sim.draft_length.base import DraftLength
@@ -14,6 +15,8 @@ from sim.models.model import Model
 from sim.proposers.base import Proposer
 from sim.spec import Family, Spec
 from sim.speculation.facts import MethodFacts
+from sim.theory.draft_trees import TreeShape
+from sim.workload.requests import RequestTable
 
 
 class DraftWork(NamedTuple):
@@ -77,9 +80,36 @@ class SpeculationMethod(Spec):
         raise NotImplementedError
 
     @property
+    def tree_shape(self) -> TreeShape | None:
+        """The shape of the token trees it drafts; None for chains."""
+        return None
+
+    @property
     def max_accepted_tokens(self) -> int:
         """The most drafts one step can accept: `max_draft_tokens` for chains, the depth for trees."""
-        return self.max_draft_tokens
+        return self.max_draft_tokens if self.tree_shape is None else self.tree_shape.depth
+
+    def tape(self, acceptance: AcceptanceModel, requests: RequestTable, streams: Streams) -> Tape:
+        """Draw what is accepted of this method's drafts.
+
+        Raises:
+            ScenarioError: the acceptance model says nothing about drafts of this size or shape.
+        """
+        if self.tree_shape is None:
+            tape = acceptance.tape(requests, self.max_accepted_tokens, streams)
+        else:
+            tape = acceptance.tree_tape(requests, self.tree_shape, streams)
+        return acceptance.within_context(tape, requests, streams)
+
+    def survival(self, acceptance: AcceptanceModel, num_draft_tokens: int) -> Floats:
+        """P(a step that verifies K = `num_draft_tokens` >= 1 drafts accepts at least 1, 2, ... of them).
+
+        Raises:
+            ScenarioError: as `tape`.
+        """
+        if self.tree_shape is None:
+            return acceptance.survival(min(num_draft_tokens, self.max_accepted_tokens))
+        return acceptance.tree_survival(self.tree_shape, num_draft_tokens)
 
     @property
     def lookahead_tokens(self) -> int:

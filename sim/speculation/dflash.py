@@ -11,7 +11,7 @@ from sim.deployment import Deployment
 from sim.models.draft_heads import dflash_head
 from sim.models.model import Model
 from sim.speculation.base import SPECULATION, Drafter, DraftWork
-from sim.speculation.chain import AutoregressiveMethod
+from sim.speculation.chain import NetworkMethod
 from sim.speculation.facts import MethodFacts, TypicalAcceptance
 
 _FACTS = MethodFacts(
@@ -41,7 +41,7 @@ _FACTS = MethodFacts(
 
 
 @SPECULATION.register
-class DFlash(AutoregressiveMethod):
+class DFlash(NetworkMethod):
     """The drafter's shape follows from the target's.
 
     Attributes:

@@ -60,6 +60,12 @@ class Eagle(AutoregressiveMethod):
             "examples": [
                 {"method": "eagle3", "num_speculative_tokens": 3},
                 {
+                    "method": "eagle3",
+                    "num_speculative_tokens": 59,
+                    "tree": {"kind": "dynamic", "depth": 8, "top_k": 10},
+                },
+                {"method": "eagle", "num_speculative_tokens": 25, "tree": {"kind": "named", "name": "eagle_25"}},
+                {
                     "method": "eagle",
                     "num_speculative_tokens": 5,
                     "num_speculative_tokens_per_batch_size": [[1, 32, 5], [33, 128, 2], [129, 1024, 0]],
@@ -78,6 +84,8 @@ class Eagle(AutoregressiveMethod):
     def _heads_that_exist(self) -> Self:
         if self.method == "eagle" and self.parallel_drafting:
             raise ValueError("parallel_drafting needs method eagle3: P-EAGLE heads are trained on its three states")
+        if self.parallel_drafting and self.tree is not None:
+            raise ValueError("parallel_drafting drafts a chain in one pass; a tree needs a pass per level: drop one")
         return self
 
     @property
