@@ -16,7 +16,7 @@ from sim.cli.running import names, progress
 from sim.errors import ScenarioError
 from sim.experiment import sensitivity as study
 from sim.experiment.executor import local_executor
-from sim.experiment.inputs_in_doubt import GROUPS, INPUTS, SEARCHED, Range, Study, chosen_inputs
+from sim.experiment.inputs_in_doubt import GROUPS, INPUTS, SEARCHED, Input, Range, Study, chosen_inputs
 from sim.report.dashboard import write_dashboard
 from sim.report.sensitivity import sensitivity_text
 from sim.scenario.defaults import OPEN_LOOP_OBJECTIVES
@@ -36,7 +36,8 @@ from sim.scenario.schema import Objective, Scenario
 @click.option("--min-gain", type=click.FloatRange(0, 100, min_open=True), default=1.0, show_default=True,
               help="Speed-up that counts as paying.")  # fmt: skip
 @click.option("--arm", help="Who is decided upon; needed where several arms speculate.")
-@click.option("--replicates", type=click.IntRange(2, 1000), default=5, show_default=True, help="Paired runs of each point.")  # fmt: skip
+@click.option("--replicates", type=click.IntRange(2, 1000), default=5, show_default=True,
+              help="Paired runs of each point.")  # fmt: skip
 @click.option("--confidence", type=click.FloatRange(0.5, 1, min_open=True, max_open=True), default=0.95,
               show_default=True, help="Of all intervals.")  # fmt: skip
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override one field; may be repeated.")
@@ -70,7 +71,8 @@ def sensitivity(
     given = Given()
     searched = given.factors("--search", search)
     stated = dict(_ranges(given, ranges))
-    inputs = given.made("--over", lambda: chosen_inputs(loaded.scenario, names(over)), ())
+    none = tuple[Input, ...]()
+    inputs = given.made("--over", lambda: chosen_inputs(loaded.scenario, names(over)), none)
     who = given.made("--arm", lambda: _arm(loaded.scenario, arm), "")
     for name in stated.keys() - {one.name for one in inputs}:
         given.wrong("--range", f"{name}: no effect, it is not among the inputs")

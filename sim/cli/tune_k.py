@@ -38,7 +38,8 @@ MOST_K = 32
 @click.option("--objective", type=click.Choice(get_args(Objective)), default="output_throughput", metavar="METRIC",
               help="What has to be better in simulations; default output_throughput.")  # fmt: skip
 @click.option("--concurrency", metavar="LIST", help="Loads to simulate; default powers of 4.")
-@click.option("--replicates", type=click.IntRange(2, 1000), default=3, show_default=True, help="Runs of each arm and load.")  # fmt: skip
+@click.option("--replicates", type=click.IntRange(2, 1000), default=3, show_default=True,
+              help="Runs of each arm and load.")  # fmt: skip
 @click.option("--no-simulation", is_flag=True, help="The closed form alone; writes nothing.")
 @click.option("--emit", type=click.Choice([*ENGINES, "json"]), default="vllm", show_default=True, help="What to print.")
 @click.option("--target-version", metavar="VERSION", help="Of the engine to write for; default the newest form known.")
@@ -69,9 +70,9 @@ def tune_k(
 ) -> None:
     """Choose the best K for every batch size of SCENARIO and write it the way an engine takes it.
 
-    K comes from prices and acceptance in closed form, is checked and corrected by paired simulations in closed loop, and
-    is then run against plain decoding and fixed K. Exit codes: 0 answered, 2 wrong scenario, 4 some runs failed, 5 disk
-    full, 130 interrupted.
+    K comes from prices and acceptance in closed form, is checked and corrected by paired simulations in closed loop,
+    and is then run against plain decoding and fixed K. Exit codes: 0 answered, 2 wrong scenario, 4 some runs failed,
+    5 disk full, 130 interrupted.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     given = Given()

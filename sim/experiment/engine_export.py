@@ -2,9 +2,9 @@
 
 | engine | from | form | source |
 |---|---|---|---|
-| vLLM | 0.25 | list of [first, last, K] | docs `features/speculative_decoding/dynamic_speculative_decoding`, v0.25.0; `v1/spec_decode/dynamic/utils.py` |
+| vLLM | 0.25 | [[first, last, K], ...] | docs v0.25.0, `v1/spec_decode/dynamic/utils.py` |
 | SGLang | 0.5 | one number of steps | `server_args.py` |
-| SGLang | main, November 2026 | steps by batch size | `srt/speculative/adaptive_spec_params.py`, `adaptive_step_router.py` |
+| SGLang | main, 2026-11 | steps by batch size | `srt/speculative/adaptive_spec_params.py`, `adaptive_step_router.py` |
 | TensorRT-LLM | 1.2 | keys are lower bounds, 1 among them | `llmapi/llm_args.py` before pull request 10860 |
 | TensorRT-LLM | 1.3 | keys are upper bounds, no drafts above the last | pull request 10860, `llmapi/llm_args.py` |
 """
@@ -28,8 +28,23 @@ KNOWN: dict[str, tuple[str, ...]] = {
 }
 ENGINES = tuple(KNOWN)
 
-_SGLANG_ALGORITHMS = {"eagle": "EAGLE", "eagle3": "EAGLE3", "mtp": "EAGLE", "deepseek_mtp": "EAGLE", "draft_model": "STANDALONE"}
-_TRTLLM_TYPES = {"eagle": "Eagle", "eagle3": "Eagle3", "mtp": "MTP", "deepseek_mtp": "MTP", "draft_model": "Draft_Target"}
+#: Keys of ours that are vLLM's too (`vllm/config/speculative.py`).
+_VLLM_KEYS = ("method", "model", "draft_tensor_parallel_size", "parallel_drafting")
+
+_SGLANG_ALGORITHMS = {
+    "eagle": "EAGLE",
+    "eagle3": "EAGLE3",
+    "mtp": "EAGLE",
+    "deepseek_mtp": "EAGLE",
+    "draft_model": "STANDALONE",
+}
+_TRTLLM_TYPES = {
+    "eagle": "Eagle",
+    "eagle3": "Eagle3",
+    "mtp": "MTP",
+    "deepseek_mtp": "MTP",
+    "draft_model": "Draft_Target",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +131,8 @@ def _numbers(version: str) -> tuple[int, ...]:
 def vllm_config(table: Table) -> Json:
     """`--speculative-config` with `num_speculative_tokens_per_batch_size`; K never exceeds `num_speculative_tokens`."""
     ranges = [[one.first, one.last, one.k] for one in table.ranges]
-    return table.config | {"num_speculative_tokens": table.most, "num_speculative_tokens_per_batch_size": ranges}
+    known = {key: table.config[key] for key in _VLLM_KEYS if key in table.config}
+    return known | {"num_speculative_tokens": table.most, "num_speculative_tokens_per_batch_size": ranges}
 
 
 def _none(engine: str, version: str) -> Exported:

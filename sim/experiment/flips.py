@@ -1,4 +1,4 @@
-"""Where a decision flips as one input is scaled: a root of the paired log speed-up, with an interval over replicates."""
+"""Where a decision flips as one input is scaled: a root of the paired log speed-up, with an interval."""
 
 import itertools
 import math

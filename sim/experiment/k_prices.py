@@ -1,16 +1,16 @@
 """Tokens per second of every K at every batch size, from the bound prices and acceptance: what `tune-k` starts from."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from sim.errors import ScenarioError
-from sim.experiment.analytic import decode_step_with, requests_that_fit, why_not
-from sim.experiment.k_table import Floats, Rates, best_ks
+from sim.experiment.analytic import decode_step_with, largest_scheduled, requests_that_fit, why_not
+from sim.experiment.k_table import Rates, best_ks
 from sim.scenario.arms import Arm
-from sim.scenario.build import ArmSetup, resolved, set_up
+from sim.scenario.build import ArmSetup, set_up
 from sim.scenario.schema import Scenario
 from sim.speculation.chain import ChainMethod
 from sim.theory.tokens import tokens_from_survival
@@ -37,7 +37,9 @@ class Tunable:
         """The arm's speculative config."""
         config = self.scenario.arms[self.arm].speculative_config
         if not isinstance(config, ChainMethod):
-            raise ScenarioError(f"arms.{self.arm}: {config.method} does not draft a chain of K tokens; nothing to tune")
+            raise ScenarioError(f"arms.{self.arm}: {config.method} does not draft K tokens; there is nothing to tune")
+        if config.max_accepted_tokens != config.max_draft_tokens:
+            raise ScenarioError(f"arms.{self.arm}: K of a tree is its number of nodes; only chains are tuned")
         return config
 
     def arm_with(self, most: int, ranges: Sequence[tuple[int, int, int]] | None = None) -> Arm:
@@ -64,7 +66,8 @@ def covered_ks(case: Tunable) -> tuple[int, ...]:
         reason = "a traffic class does not speculate"
     if reason:
         raise ScenarioError(f"arms.{case.arm}: K cannot be tuned: {reason}")
-    known, setup = [], case.bound(case.config.num_speculative_tokens)
+    known = list[int]()
+    setup = case.bound(case.config.num_speculative_tokens)
     for k in case.ks:
         try:
             setup.survival(k)
@@ -77,8 +80,8 @@ def covered_ks(case: Tunable) -> tuple[int, ...]:
 
 
 def largest_batch(setup: ArmSetup, context_tokens: int) -> int:
-    """The largest batch that the KV pool and `max_num_seqs` hold."""
-    return max(1, min(requests_that_fit(setup, context_tokens), resolved(setup.engine.max_num_seqs)))
+    """The largest batch that the KV pool and the scheduler hold."""
+    return max(1, min(requests_that_fit(setup, context_tokens), largest_scheduled(setup)))
 
 
 def priced(case: Tunable, plain: ArmSetup, context_tokens: int, most: int) -> Rates:
@@ -97,7 +100,8 @@ def priced(case: Tunable, plain: ArmSetup, context_tokens: int, most: int) -> Ra
     return Rates(
         batches=batches,
         ks=ks,
-        rate=tokens / np.array([[_seconds(setup, b, context_tokens, k) for k in ks.tolist()] for b in batches.tolist()]),
+        rate=tokens
+        / np.array([[_seconds(setup, b, context_tokens, k) for k in ks.tolist()] for b in batches.tolist()]),
         plain=1.0 / np.array([_seconds(plain, b, context_tokens, 0) for b in batches.tolist()]),
     )
 
@@ -118,9 +122,3 @@ def settled(case: Tunable, plain: ArmSetup, context_tokens: int, tie: float) -> 
         if used in (0, most):
             return rates
         most = used
-
-
-def trimmed(rates: Rates, batches: int) -> Rates:
-    """The rates of the first batches only."""
-    cut: Floats = rates.rate[:batches]
-    return replace(rates, batches=rates.batches[:batches], rate=cut, plain=rates.plain[:batches])

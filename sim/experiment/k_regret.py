@@ -1,4 +1,4 @@
-"""What a K table gains over plain decoding and over every fixed K, and what each loses against the best at every load."""
+"""What a K table gains over plain decoding and fixed K, and what each loses against the best at every load."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""The best K of every batch size, from tokens per second: ties, ranges, and how narrow a range may be. Pure arithmetic."""
+"""The best K of every batch size, from tokens per second: ties, ranges, and how narrow a range may be."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -58,9 +58,7 @@ def ranges_of(ks: Ints, batches: Ints) -> tuple[KRange, ...]:
     """
     starts = np.flatnonzero(np.r_[True, ks[1:] != ks[:-1]])
     lasts = [*(int(batches[start]) - 1 for start in starts[1:]), int(batches[-1])]
-    return tuple(
-        KRange(int(batches[start]), last, int(ks[start])) for start, last in zip(starts, lasts, strict=True)
-    )
+    return tuple(KRange(int(batches[start]), last, int(ks[start])) for start, last in zip(starts, lasts, strict=True))
 
 
 def widened(rates: Rates, ks: Ints, min_range: int) -> Ints:

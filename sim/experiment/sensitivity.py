@@ -1,4 +1,4 @@
-"""How wrong each input may be before "it pays" becomes "it does not": speed-up over each input's range, and flip points."""
+"""How wrong each input may be before "it pays" becomes "it does not": speed-ups over its range, and flip points."""
 
 import math
 from collections.abc import Mapping
@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sim.errors import ScenarioError
 from sim.experiment.compare import Runs, verdict
 from sim.experiment.evaluate import Evaluator
 from sim.experiment.files import csv_bytes, json_bytes, write_bytes
@@ -174,7 +173,7 @@ def _scaled(interval: Json | None, factor: float) -> Json | None:
 
 def _flat(row: Json) -> Json:
     """A row of the CSV: the flip nearest to the stated value, where there are several."""
-    near = min(row["flips"], key=lambda flip: abs(math.log(flip["factor"])), default={})
+    near: Json = min(row["flips"], key=lambda flip: abs(math.log(flip["factor"])), default={})
     flat = {key: row[key] for key in ("input", "key", "stated", "range_source", "status")}
     flat |= {"low": row["range"][0], "high": row["range"][1]}
     for side, end in zip(("low", "high"), row["speedup"], strict=True):

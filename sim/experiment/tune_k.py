@@ -161,7 +161,9 @@ def _loads(wish: Wish, ranges: Sequence[KRange], largest: int) -> tuple[int, ...
 def _document(case: Tunable, wish: Wish, rates: Rates, ks: Ints, final: Ints, table: Sequence[KRange]) -> Json:
     speedup = (rates.of(final) / rates.plain).tolist()
     closed = ranges_of(ks, rates.batches)
-    own = Table(case.config.model_dump(mode="json", exclude_none=True), tuple(table), _fixed_k(rates))
+    config = case.config
+    stated = config.model_dump(mode="json", exclude_none=True, exclude_defaults=True) | {"method": config.method}
+    own = Table(stated, tuple(table), _fixed_k(rates))
     return {
         "arm": case.arm,
         "method": case.config.method,

@@ -31,7 +31,9 @@ def headline(document: Json) -> str:
     turned = [row["input"] for row in document["inputs"] if any(within_range(row, flip) for flip in row["flips"])]
     if not document["inputs"] or document["decision"] == "not_resolved":
         return start
-    return f"{start}; " + (f"flips within the range of {', '.join(turned)}" if turned else "no input flips it within its range")
+    return f"{start}; " + (
+        f"flips within the range of {', '.join(turned)}" if turned else "no input flips it within its range"
+    )
 
 
 def within_range(row: Json, flip: Json) -> bool:

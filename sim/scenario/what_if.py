@@ -1,4 +1,4 @@
-"""What if the inputs were wrong: factors on times, acceptance and lengths, all 1 in a scenario that takes them as they are."""
+"""What if the inputs were wrong: factors on times, acceptance and lengths, all 1 where they are taken as they are."""
 
 from dataclasses import dataclass, replace
 from typing import Annotated
@@ -12,7 +12,7 @@ from sim.cost.base import BoundCost, ForwardPass, HostOverhead, PassCost, PassPr
 from sim.rng import Streams
 from sim.spec import Spec
 from sim.speculation.base import Drafter, DraftWork
-from sim.workload.lengths.base import MAX_TOKENS
+from sim.workload.lengths.base import MAX_TOKENS, whole_tokens
 from sim.workload.requests import Ints, RequestTable
 
 Factor = Annotated[float, Field(gt=0, le=100)]
@@ -133,7 +133,7 @@ class ScaledCost:
 
 
 def _scaled(tokens: Ints, factor: float) -> Ints:
-    return np.clip(np.rint(tokens * factor), 1, MAX_TOKENS).astype(np.int64)
+    return whole_tokens(tokens * np.float64(factor), 1, MAX_TOKENS)
 
 
 def _rescue(survival: Floats, factor: float) -> float:
