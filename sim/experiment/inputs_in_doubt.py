@@ -1,5 +1,6 @@
 """What may be wrong in a scenario, by how much it is taken to be, and what a sensitivity study asks."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +27,7 @@ class Input:
         is_time: uncertain by the relative error that the cost profile states.
         share: uncertainty where it is no time.
         moves_plain: plain decoding depends on it too.
-        most: largest factor that makes sense, when it is below `SEARCHED`.
+        most: largest factor that makes sense.
     """
 
     name: str
@@ -34,7 +35,7 @@ class Input:
     is_time: bool
     share: float
     moves_plain: bool
-    most: float = SEARCHED[1]
+    most: float = math.inf
 
     def value(self, scenario: Scenario, factor: float) -> float:
         """What to write under `key`: whole numbers where only those make sense."""

@@ -67,7 +67,7 @@ def covered_ks(case: Tunable) -> tuple[int, ...]:
     if reason:
         raise ScenarioError(f"arms.{case.arm}: K cannot be tuned: {reason}")
     known = list[int]()
-    setup = case.bound(case.config.num_speculative_tokens)
+    setup = case.bound(case.ks[-1])
     for k in case.ks:
         try:
             setup.survival(k)

@@ -123,7 +123,7 @@ def tune_k(loaded: LoadedScenario, wish: Wish, work: Work | None) -> Tuned:
     table = closed_at(ranges_of(final, rates.batches), resolved(plain.engine.max_num_seqs))
     document = _document(case, wish, rates, ks, final, table) | {"context_tokens": context, "notes": notes}
     document |= {"by_context": _by_context(case, plain, context, wish)} if wish.by_context else {}
-    return _checked(loaded, case, wish, work, table, loads, document | {"simulated_best": found})
+    return _checked(loaded, case, wish, work, table, loads, document | {"simulated_best": [list(one) for one in found]})
 
 
 def _case(loaded: LoadedScenario, wish: Wish) -> Tunable:

@@ -114,6 +114,8 @@ def _half(one: Json, digits: int, scale: float = 1.0) -> str:
 def _emitted_lines(document: Json, emit: str, colour: bool) -> Iterator[str]:
     found = document["emit"][emit]
     yield bold(f"{emit} (from version {found['version']})", colour)
+    if document["verdict"] == "do_not_load_a_drafter" and found["text"]:
+        yield "# for a server whose drafter is loaded all the same"
     if found["text"]:
         yield from found["text"].splitlines()
     for note in found["notes"]:

@@ -136,7 +136,12 @@ def test_a_separate_draft_model_gets_one_k_in_sglang() -> None:
 
 
 def test_versions_choose_the_form() -> None:
-    assert [form_of("trtllm", version) for version in ("1.2.1", "1.3.0rc9", "2.0", None)] == ["1.2", "1.3", "1.3", "1.3"]
+    assert [form_of("trtllm", version) for version in ("1.2.1", "1.3.0rc9", "2.0", None)] == [
+        "1.2",
+        "1.3",
+        "1.3",
+        "1.3",
+    ]
     assert (form_of("sglang", "0.5.9"), form_of("sglang", "main"), form_of("vllm", "0.33")) == ("0.5", "main", "0.25")
     for engine, version, message in (("vllm", "0.24", "before 0.25"), ("vllm", "new", "allowed: a version")):
         with pytest.raises(ScenarioError, match=message):
