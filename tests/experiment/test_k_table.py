@@ -1,5 +1,7 @@
 """K by batch size as arithmetic: ties, ranges and widening against definitions written down again here."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -30,7 +32,7 @@ def test_the_smallest_k_within_the_tie_of_the_best(table: Rates, tie: float) -> 
 def test_ranges_cover_every_batch_once_and_are_wide_enough(table: Rates, least: int) -> None:
     ranges = ranges_of(widened(table, best_ks(table, 0.0), least), table.batches)
     assert [batch for one in ranges for batch in range(one.first, one.last + 1)] == table.batches.tolist()
-    assert all(a.k != b.k for a, b in zip(ranges, ranges[1:], strict=False))
+    assert all(a.k != b.k for a, b in itertools.pairwise(ranges))
     if len(ranges) > 1:
         assert min(one.last - one.first + 1 for one in ranges) >= least
 

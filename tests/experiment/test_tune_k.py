@@ -1,5 +1,6 @@
 """K by batch size against exhaustive search written down again; the simulated check on cases with a known answer."""
 
+import itertools
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -267,5 +268,5 @@ def test_contexts_with_the_same_table_are_one(small: Load) -> None:
     assert len(row["contexts"]) == 5
     loaded = small(cost_model={"kind": "roofline"}, engine={"max_num_seqs": 200, "max_model_len": 8192})
     rows = tune_k(loaded, wish(by_context=True), None).document["by_context"]
-    assert all(a["first_context"] < b["first_context"] for a, b in zip(rows, rows[1:], strict=False))
-    assert all(a["contexts"][-1] < b["first_context"] <= b["contexts"][0] for a, b in zip(rows, rows[1:], strict=False))
+    assert all(a["first_context"] < b["first_context"] for a, b in itertools.pairwise(rows))
+    assert all(a["contexts"][-1] < b["first_context"] <= b["contexts"][0] for a, b in itertools.pairwise(rows))
