@@ -51,7 +51,7 @@ class DecodeStep:
 
 def decode_step(setup: ArmSetup, batch: int, context_tokens: int) -> DecodeStep:
     """Price a steady decode step of an arm, with the K that its rule picks for this batch."""
-    k = setup.arm.speculative_config.draft_length.choose(batch)
+    k = setup.draft_tokens(batch)
     forward = verify_pass(batch, context_tokens, k)
     return price_step(setup, DraftWork(forward, batch, batch * context_tokens, k))
 
@@ -116,7 +116,7 @@ def speedup_and_band(arm: ArmSetup, baseline: ArmSetup, batch: int, context_toke
 
 def tokens_per_step(setup: ArmSetup, batch: int) -> float:
     """Expected tokens per step over long outputs, bonus included, for the K picked at this batch."""
-    k = setup.arm.speculative_config.draft_length.choose(batch)
+    k = setup.draft_tokens(batch)
     model = setup.arm.acceptance
     if not k or model is None:
         return 1.0
@@ -143,6 +143,8 @@ def why_not(setup: ArmSetup) -> str:
         return "traffic classes have acceptances of their own"
     if setup.arm.speculative_config.method == "ngram":
         return "the number of n-gram drafts depends on the text"
+    if setup.arm.rule.table(setup.arm.speculative_config.max_draft_tokens) is None:
+        return f"K follows from what happens in the run ({setup.arm.rule.kind})"
     return ""
 
 

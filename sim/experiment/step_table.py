@@ -80,17 +80,15 @@ def with_draft_tokens(setup: ArmSetup, num_draft_tokens: int, plain: ArmSetup) -
         return setup if num_draft_tokens == config.max_draft_tokens else None
     changes = {"num_speculative_tokens": num_draft_tokens, "num_speculative_tokens_per_batch_size": None}
     changed = config.model_copy(update=changes)
-    arm = setup.arm.model_copy(update={"speculative_config": changed})
+    arm = setup.arm.model_copy(update={"speculative_config": changed, "draft_length": None})
     return replace(setup, arm=arm, drafter=changed.bind(setup.deployment, setup.cost))
 
 
 def used_draft_tokens(setup: ArmSetup) -> tuple[int, ...]:
-    """Every K of an arm: one, or those of its batch-size table; 0 only for plain decoding."""
-    config = setup.arm.speculative_config
-    ranges = config.num_speculative_tokens_per_batch_size if isinstance(config, ChainMethod) else None
-    if ranges is None:
-        return (config.max_draft_tokens,)
-    return tuple(sorted({k for _, _, k in ranges if k}))
+    """Every K of an arm's table by batch size, else the largest; 0 only for plain decoding."""
+    most = setup.arm.speculative_config.max_draft_tokens
+    table = setup.arm.rule.table(most)
+    return (most,) if table is None else tuple(sorted({k for k in table.k if k})) or (most,)
 
 
 def step_tables(setups: dict[str, ArmSetup], plain: ArmSetup, grid: Grid) -> tuple[StepTable, ...]:
@@ -105,7 +103,7 @@ def step_tables(setups: dict[str, ArmSetup], plain: ArmSetup, grid: Grid) -> tup
 
 def _same_but_for_k(setup: ArmSetup) -> str:
     own = {"num_speculative_tokens", "num_speculative_tokens_per_batch_size"}
-    arm = setup.arm.model_dump(mode="json")
+    arm = setup.arm.model_dump(mode="json", exclude={"draft_length"})
     arm["speculative_config"] = {key: value for key, value in arm["speculative_config"].items() if key not in own}
     return json.dumps(arm, sort_keys=True)
 

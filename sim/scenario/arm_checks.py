@@ -32,6 +32,33 @@ def _acceptance(context: Context) -> Iterator[Finding]:
             yield Finding(("arms", name, "acceptance"), message)
 
 
+@reads("arms", "engine")
+def _draft_length(context: Context) -> Iterator[Finding]:
+    for name, arm in context.scenario.arms.items():
+        if arm.draft_length is not None:
+            message = _wrong_rule(arm, context.scenario.engine.async_scheduling)
+            if message:
+                yield Finding(("arms", name, "draft_length"), message, at_key=True)
+
+
+def _wrong_rule(arm: Arm, async_scheduling: bool) -> str:
+    """Why an arm cannot have the K rule that it states; "" when it can."""
+    config, rule = arm.speculative_config, arm.draft_length
+    if rule is None:
+        return ""
+    if not arm.speculates:
+        return "has no effect: this arm does not speculate"
+    if config.draft_length.kind != "fixed":
+        return "contradicts speculative_config.num_speculative_tokens_per_batch_size; allowed: one of them"
+    if rule.needs_chain and config.max_accepted_tokens != config.max_draft_tokens:
+        return f"{rule.kind} needs drafts that form a chain; {config.method} drafts a tree"
+    if rule.needs_drafts and config.method == "ngram":
+        return f"{rule.kind} needs the drafter's probabilities, which n-gram look-ups do not have"
+    if rule.needs_drafts and async_scheduling:
+        return f"{rule.kind} ends drafts while they are made, which engine.async_scheduling does not wait for; drop one"
+    return rule.wrong_for(config.max_draft_tokens)
+
+
 @reads("arms")
 def _acceptance_reaches_k(context: Context) -> Iterator[Finding]:
     for name, arm in context.scenario.arms.items():

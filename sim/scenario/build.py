@@ -10,16 +10,19 @@ from sim.acceptance.base import AcceptanceModel, Tape
 from sim.cost.base import BoundCost
 from sim.cost.padding import largest_captured
 from sim.deployment import Deployment, plan_deployment
+from sim.draft_length.base import Rule
 from sim.errors import InvariantError, ScenarioError
 from sim.metrics.record import RunRecord
 from sim.rng import Streams
 from sim.scenario.arms import Arm
 from sim.scenario.engine import EngineArgs
+from sim.scenario.rule_setting import rule_setting, steady_step_seconds
 from sim.scenario.schema import Scenario
 from sim.scheduler.overlapped import OverlappedScheduler
 from sim.scheduler.plan import SchedulerConfig
 from sim.scheduler.schedule import Scheduler
 from sim.server.overlapped import OverlappedServer
+from sim.server.pricing import StepPricer
 from sim.server.recorder import Recorder
 from sim.server.server import Server
 from sim.speculation.base import Drafter
@@ -50,6 +53,12 @@ class ArmSetup:
     cost: BoundCost
     drafter: Drafter
     arm: Arm
+
+    def draft_tokens(self, num_seqs: int) -> int:
+        """K of a batch of this size; the largest where K does not follow from the batch size alone."""
+        most = self.arm.speculative_config.max_draft_tokens
+        table = self.arm.rule.table(most)
+        return most if table is None else table.at(num_seqs)
 
     @property
     def scheduler_config(self) -> SchedulerConfig:
@@ -134,6 +143,14 @@ def _overlay(
     return Tape(accepted, np.where(there, theirs, mine))
 
 
+def bind_rule(setup: ArmSetup, requests: RequestTable, tape: Tape, streams: Streams) -> Rule:
+    """The arm's K rule, bound to one run."""
+    pricer = StepPricer(setup.cost, setup.drafter, setup.arm.rule.switching._replace(switch_s=0.0))
+    seconds = steady_step_seconds(pricer, setup.engine.async_scheduling)
+    limit = resolved(setup.engine.max_num_seqs)
+    return setup.arm.rule.bind(rule_setting(setup.arm, seconds, limit, requests, tape, streams))
+
+
 def simulate(scenario: Scenario, arm: str, replicate: int, base_dir: Path, *, leap: bool = True) -> RunRecord:
     """Run one arm of one cell (a scenario without anything left to vary) and return its columns.
 
@@ -152,15 +169,16 @@ def simulate(scenario: Scenario, arm: str, replicate: int, base_dir: Path, *, le
     requests = scenario.workload.requests(streams, base_dir)
     setup = set_up(scenario, arm, base_dir)
     tape = draw_tape(setup.arm, requests, streams)
-    draft_length = setup.arm.speculative_config.draft_length
+    rule, switching = bind_rule(setup, requests, tape, streams), setup.arm.rule.switching
+    config, stops = setup.scheduler_config, switching.drafter_stops
     env, recorder = simpy.Environment(), Recorder(requests)
     if setup.engine.async_scheduling:
-        ahead = OverlappedScheduler(setup.scheduler_config, requests, tape, draft_length)
+        ahead = OverlappedScheduler(config, requests, tape, rule, stops)
         scheduler: Scheduler = ahead
-        server: Server = OverlappedServer(env, ahead, setup.cost, setup.drafter, recorder)
+        server: Server = OverlappedServer(env, ahead, setup.cost, setup.drafter, recorder, switching=switching)
     else:
-        scheduler = Scheduler(setup.scheduler_config, requests, tape, draft_length)
-        server = Server(env, scheduler, setup.cost, setup.drafter, recorder, leap)
+        scheduler = Scheduler(config, requests, tape, rule, stops)
+        server = Server(env, scheduler, setup.cost, setup.drafter, recorder, leap, switching)
     arrivals = scenario.workload.arrivals
     submit = server.submit if arrivals.waits else server.post
     env.process(arrivals.drive(env, range(len(requests)), requests.arrival_ns, submit))

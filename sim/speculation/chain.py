@@ -2,25 +2,18 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from sim.cost.base import NO_ATTENTION, AttentionLoad, BoundCost, ForwardPass
 from sim.deployment import Deployment
 from sim.draft_length.base import DraftLength
-from sim.draft_length.batch_table import BatchRange, BatchTable, check_ranges
+from sim.draft_length.batch_table import BatchRanges, BatchTable, check_ranges
 from sim.draft_length.fixed import Fixed
 from sim.models.model import Model
 from sim.speculation.base import Drafter, DraftWork, SpeculationMethod
 from sim.units import PositiveCount
-
-
-def _as_ranges(value: Any) -> Any:
-    return tuple(tuple(r) if isinstance(r, list) else r for r in value) if isinstance(value, list) else value
-
-
-BatchRanges = Annotated[tuple[BatchRange, ...], BeforeValidator(_as_ranges)]
 
 
 class ChainMethod(SpeculationMethod):
@@ -57,9 +50,9 @@ class ChainMethod(SpeculationMethod):
 
     @property
     def draft_length(self) -> DraftLength:
-        """The rule that picks K for the next step."""
+        """The table, or always the largest K."""
         ranges = self.num_speculative_tokens_per_batch_size
-        return Fixed(self.num_speculative_tokens) if ranges is None else BatchTable.from_ranges(ranges)
+        return Fixed() if ranges is None else BatchTable(num_speculative_tokens_per_batch_size=ranges)
 
 
 class AutoregressiveMethod(ChainMethod):
@@ -97,16 +90,30 @@ class AutoregressiveDrafter:
         num_seqs, num_tokens, _, _, decode, extend = work.target
         rows = work.num_seqs if work.num_draft_tokens else 0
         first = ForwardPass(num_seqs, num_tokens, rows, 0, decode, extend)
-        seconds = self.cost.draft_pass_seconds(first)
+        seconds = self.cost.draft_pass_seconds(first) + self._catch_up_seconds(work.catch_up)
         more = work.num_draft_tokens - 1
-        if more > 0 and work.num_seqs:
+        if work.narrowing:
+            seconds += sum(self.cost.draft_pass_seconds(_one_token_pass(n, kv)) for n, kv in work.narrowing)
+        elif more > 0 and work.num_seqs:
             seconds += more * self.cost.draft_pass_seconds(_mean_pass(work))
         return seconds
+
+    def _catch_up_seconds(self, missed: AttentionLoad) -> float:
+        """A prefill of the tokens that the drafter has missed."""
+        if not missed.num_tokens:
+            return 0.0
+        return self.cost.draft_pass_seconds(
+            ForwardPass(missed.num_seqs, missed.num_tokens, 0, 0, NO_ATTENTION, missed)
+        )
 
 
 def _mean_pass(work: DraftWork) -> ForwardPass:
     """The average of passes 2..K: contexts grow by one token per pass, and the price is all but linear in them."""
     n = work.num_seqs
-    cached = work.kv_tokens + (n * work.num_draft_tokens) // 2
+    return _one_token_pass(n, work.kv_tokens + (n * work.num_draft_tokens) // 2)
+
+
+def _one_token_pass(n: int, cached: int) -> ForwardPass:
+    """`n` sequences with one new token each over so many cached ones in all."""
     decode = AttentionLoad(n, n, cached + n, cached + n)
     return ForwardPass(n, n, n, 0, decode, NO_ATTENTION)

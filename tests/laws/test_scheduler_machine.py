@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from sim.acceptance.base import Tape
-from sim.draft_length.fixed import Fixed
+from sim.draft_length.base import TableRule
 from sim.scheduler.plan import SchedulerConfig
 from sim.scheduler.schedule import Scheduler
 from sim.workload.requests import RequestTable
@@ -40,7 +40,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             scheduler_reserve_full_isl=reserve,
         )
         tape = np.random.Generator(np.random.Philox(seed)).integers(0, k + 1, self.table.num_positions)
-        self.k, self.scheduler = k, Scheduler(self.config, self.table, Tape(tape.astype(np.uint8)), Fixed(k))
+        self.k, self.scheduler = k, Scheduler(self.config, self.table, Tape(tape.astype(np.uint8)), TableRule.fixed(k))
         self.next_row, self.accepted_rows = 0, []
         self.emitted, self.owed = zeros.copy(), np.minimum(output, max_model_len - prompt)
 

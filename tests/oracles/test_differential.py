@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from sim.acceptance.base import Tape
+from sim.draft_length.base import TableRule
 from sim.errors import CapacityError
 from sim.scheduler import waiting
 from sim.scheduler.plan import SchedulerConfig
@@ -115,16 +116,6 @@ def reference_steps(case: Case) -> Iterator[tuple]:
     yield "never ends"
 
 
-class ReferenceDraftLength:
-    """The draft rule of the reference, for the production scheduler."""
-
-    def __init__(self, config) -> None:
-        self.config = config
-
-    def choose(self, num_seqs: int) -> int:
-        return self.config.drafts_for(num_seqs)
-
-
 def production(case: Case) -> Scheduler:
     requests = case.requests
     table = RequestTable(
@@ -138,9 +129,8 @@ def production(case: Case) -> Scheduler:
     proposed = np.array([p for r in requests for p in r["proposed"] or [MAX_K] * r["output_tokens"]], np.uint8)
     ask = any(r["proposed"] is not None for r in requests)
     limits = {k: v for k, v in vars(case.config).items() if k not in ("drafts", "max_fruitless_preemptions")}
-    return Scheduler(
-        SchedulerConfig(**limits), table, Tape(accepted, proposed if ask else None), ReferenceDraftLength(case.config)
-    )
+    rule = TableRule.of((n, case.config.drafts_for(n)) for n in range(1, case.config.max_num_seqs + 1))
+    return Scheduler(SchedulerConfig(**limits), table, Tape(accepted, proposed if ask else None), rule)
 
 
 def production_steps(case: Case) -> Iterator[tuple]:
