@@ -38,7 +38,9 @@ def confident_drafts(
         ScenarioError: the tape's drafts are no such chains.
     """
     if tape.by_k or tape.proposed is not None:
-        raise ScenarioError("this acceptance says nothing about the drafter's confidence: its drafts are no plain chains")
+        raise ScenarioError(
+            "this acceptance says nothing about the drafter's confidence: its drafts are no plain chains"
+        )
     positions = Positions(requests, max_draft_tokens)
     draws = positions.uniforms(streams, CONFIDENCE_STREAM)
     here = np.repeat(positions.starts - requests.output_offset, requests.output_tokens)

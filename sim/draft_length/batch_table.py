@@ -57,7 +57,10 @@ class BatchTable(ChangingDraftLength):
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [
-                {"kind": "batch_table", "num_speculative_tokens_per_batch_size": [[1, 16, 3], [17, 64, 1], [65, 1024, 0]]}
+                {
+                    "kind": "batch_table",
+                    "num_speculative_tokens_per_batch_size": [[1, 16, 3], [17, 64, 1], [65, 1024, 0]],
+                }
             ]
         }
     )

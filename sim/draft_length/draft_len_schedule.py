@@ -18,7 +18,9 @@ Step = tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=0)]]
 
 
 def _as_steps(value: Any) -> Any:
-    return tuple(tuple(step) if isinstance(step, list) else step for step in value) if isinstance(value, list) else value
+    return (
+        tuple(tuple(step) if isinstance(step, list) else step for step in value) if isinstance(value, list) else value
+    )
 
 
 Schedule = Annotated[tuple[Step, ...], BeforeValidator(_as_steps), Field(min_length=1)]
@@ -40,7 +42,9 @@ def schedule_rule(schedule: Sequence[Step]) -> TableRule:
 def too_long(schedule: Sequence[Step], max_draft_tokens: int) -> str:
     """Why a schedule asks for too many drafts; "" when it does not."""
     most = max(k for _, k in schedule)
-    return f"K = {most}; allowed: at most num_speculative_tokens = {max_draft_tokens}" if most > max_draft_tokens else ""
+    return (
+        f"K = {most}; allowed: at most num_speculative_tokens = {max_draft_tokens}" if most > max_draft_tokens else ""
+    )
 
 
 @DRAFT_LENGTH.register

@@ -199,7 +199,6 @@ class Epoch:
             admitted=admitted,
         )
 
-
     def _keep_up(self, k_next: int, chunks: list[Chunk]) -> AttentionLoad:
         """Stop or start the drafter with K, as `Proposer.keep_up`."""
         sync = self._scheduler.proposer.sync

@@ -102,9 +102,7 @@ class AutoregressiveDrafter:
         """A prefill of the tokens that the drafter has missed."""
         if not missed.num_tokens:
             return 0.0
-        return self.cost.draft_pass_seconds(
-            ForwardPass(missed.num_seqs, missed.num_tokens, 0, 0, NO_ATTENTION, missed)
-        )
+        return self.cost.draft_pass_seconds(ForwardPass(missed.num_seqs, missed.num_tokens, 0, 0, NO_ATTENTION, missed))
 
 
 def _mean_pass(work: DraftWork) -> ForwardPass:
