@@ -2,10 +2,10 @@
 
 Tapes say what is accepted, not how sure the drafter was. The confidence C of a draft is modelled as calibrated: of the
 drafts given C = c, the share c is accepted. With C ~ Beta(q s, (1 - q) s) over drafts of one depth, q their acceptance
-rate, that fixes the law given the outcome: Beta(q s + 1, (1 - q) s) for a draft that is accepted, Beta(q s, (1 - q) s + 1)
-for one that is not. One number is left, the sharpness 1 / (1 + s) = Var(C) / (q (1 - q)), the share of the variance of
-acceptance that C explains. Drafts behind the first rejection count as rejected. One uniform per output position, the one
-that the draft sits on, gives C by inverse CDF.
+rate, that fixes the law given the outcome: Beta(q s + 1, (1 - q) s) for a draft that is accepted, Beta(q s, (1 - q) s
++ 1) for one that is not. One number is left, the sharpness 1 / (1 + s) = Var(C) / (q (1 - q)), the share of the
+variance of acceptance that C explains. Drafts behind the first rejection count as rejected. One uniform per output
+position, the one that the draft sits on, gives C by inverse CDF.
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
 """Off for good when too few drafts are accepted: TensorRT-LLM's `SpeculationGate`.
 
-`_torch/speculative/speculation_gate.py`: every step that verified drafts is a sample, accepted / drafted over the batch.
-Once `acceptance_rate_window_size` samples were taken, speculation is switched off permanently as soon as the mean of the
-last that many falls below `acceptance_rate_threshold`.
+`_torch/speculative/speculation_gate.py`: every step that verified drafts is a sample, accepted / drafted over the
+batch. Once `acceptance_rate_window_size` samples were taken, speculation is switched off permanently as soon as the
+mean of the last that many falls below `acceptance_rate_threshold`.
 """
 
 from collections import deque

@@ -1,9 +1,9 @@
 """How many tokens to draft for the next step. Contract of this folder.
 
-A spec (`draft_length: {kind: ...}` of an arm) binds to a `Rule`. After every step the rule may look at what became of the
-drafts (`observe`), then it picks K for the drafts proposed at the end of that step (`choose`), which the next step
-verifies. Under asynchronous scheduling a step is scheduled before the one in flight is over, so `choose` is asked one
-step earlier than its outcome is known, as in vLLM.
+A spec (`draft_length: {kind: ...}` of an arm) binds to a `Rule`. After every step the rule may look at what became of
+the drafts (`observe`), then it picks K for the drafts proposed at the end of that step (`choose`), which the next
+step verifies. Under asynchronous scheduling a step is scheduled before the one in flight is over, so `choose` is
+asked one step earlier than its outcome is known, as in vLLM.
 
 Rules that need only the batch size bind to a `TableRule`: their steps can be foreseen, so the server may leap.
 """
@@ -193,10 +193,10 @@ class ChangingDraftLength(DraftLength):
         switch_us: host time each time K differs from that of the step before (another CUDA graph, other metadata). No
             engine publishes a figure; 0 until measured.
         cudagraph_slowdown: relative slow-down of memory-bound target passes without prefill, for engines that give up
-            full CUDA graphs once K may change: 0.19 in vLLM issue 49548 (59.6 to 50.0 tok/s, single stream). vLLM's newer
-            model runner keeps them (pull request 45953): 0.
-        at_zero: with K = 0 the drafter still takes in the target's tokens (`first_pass`, as vLLM), or it stops and, once K
-            is above 0 again, first prefills what it missed (`stop`).
+            full CUDA graphs once K may change: 0.19 in vLLM issue 49548 (59.6 to 50.0 tok/s, single stream). vLLM's
+            newer model runner keeps them (pull request 45953): 0.
+        at_zero: with K = 0 the drafter still takes in the target's tokens (`first_pass`, as vLLM), or it stops and,
+            once K is above 0 again, first prefills what it missed (`stop`).
     """
 
     switch_us: Microseconds = 0.0

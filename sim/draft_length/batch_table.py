@@ -1,7 +1,7 @@
 """K by batch size: vLLM's `num_speculative_tokens_per_batch_size`, a list of inclusive [first, last, K] ranges.
 
-As in vLLM (`v1/spec_decode/dynamic/manager.py`): the first range starts at 1, ranges ascend without overlap, gaps and the
-tail inherit the K before them, and the key is the number of requests scheduled in this step, while the drafts are
+As in vLLM (`v1/spec_decode/dynamic/manager.py`): the first range starts at 1, ranges ascend without overlap, gaps and
+the tail inherit the K before them, and the key is the number of requests scheduled in this step, while the drafts are
 verified in the next.
 """
 
@@ -47,8 +47,8 @@ def check_ranges(ranges: Sequence[BatchRange], max_draft_tokens: int) -> None:
 class BatchTable(ChangingDraftLength):
     """K looked up by the number of requests scheduled in this step (vLLM).
 
-    The same as `num_speculative_tokens_per_batch_size` in `speculative_config`, where it can be pasted; here the cost of
-    switching can be stated too.
+    The same as `num_speculative_tokens_per_batch_size` in `speculative_config`, where it can be pasted; here the cost
+    of switching can be stated too.
 
     Attributes:
         num_speculative_tokens_per_batch_size: inclusive [first, last, K] ranges; gaps and the tail inherit.

@@ -1,8 +1,8 @@
 """Drafting stops once the drafter is unsure: Hugging Face's confidence threshold, per request.
 
-`transformers/generation/stopping_criteria.py`, `ConfidenceCriteria`: after each drafted token, stop when the probability
-that the drafter gave it is below `assistant_confidence_threshold`; that token is still verified. (With scikit-learn
-installed, Hugging Face also moves the threshold as it goes; that is left out.)
+`transformers/generation/stopping_criteria.py`, `ConfidenceCriteria`: after each drafted token, stop when the
+probability that the drafter gave it is below `assistant_confidence_threshold`; that token is still verified. (With
+scikit-learn installed, Hugging Face also moves the threshold as it goes; that is left out.)
 
 What probability a drafter gives a token is derived from the arm's acceptance: `sim/acceptance/confidence.py`.
 """
@@ -23,8 +23,8 @@ class ConfidenceDraftLength(ChangingDraftLength):
 
     Attributes:
         sharpness: share of the variance of acceptance that the drafter's probability explains: 0 = it says the same of
-            every draft of a depth, 1 = it knows. The probability itself is calibrated: of drafts given p, the share p is
-            accepted. No default: it belongs to the drafter and has to be measured.
+            every draft of a depth, 1 = it knows. The probability itself is calibrated: of drafts given p, the share p
+            is accepted. No default: it belongs to the drafter and has to be measured.
     """
 
     sharpness: Sharpness

@@ -1,8 +1,8 @@
 """K by upper bounds of the batch size, or on and off by one: TensorRT-LLM's `draft_len_schedule` and `max_concurrency`.
 
-`llmapi/llm_args.py`, `DecodingBaseConfig` (since pull request 10860): `{4: 4, 8: 2, 32: 1}` drafts 4 tokens at batch sizes
-1 to 4, 2 at 5 to 8, 1 at 9 to 32, and none above; `max_concurrency: 32` drafts up to batch size 32 and not above. The two
-exclude each other. (Releases before that read the keys of the schedule as lower bounds.)
+`llmapi/llm_args.py`, `DecodingBaseConfig` (since pull request 10860): `{4: 4, 8: 2, 32: 1}` drafts 4 tokens at batch
+sizes 1 to 4, 2 at 5 to 8, 1 at 9 to 32, and none above; `max_concurrency: 32` drafts up to batch size 32 and not
+above. The two exclude each other. (Releases before that read the keys of the schedule as lower bounds.)
 """
 
 from collections.abc import Sequence

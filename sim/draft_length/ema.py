@@ -1,10 +1,11 @@
 """A moving average of accepted drafts with hysteresis: SGLang's adaptive speculation.
 
-`srt/speculative/adaptive_spec_params.py`, strategy `ema`, with its defaults. The batch size picks a slot (the last that
-starts at or below it); each slot has candidate K, an average and a counter of its own. A step of a slot that drafts moves
-the average of accepted drafts per request by `ema_alpha`. After `warmup_batches` steps, every `update_interval` steps:
-from 0 go to the next candidate (a probe); else go down while the average is <= prev - 0.5 + down_hysteresis (0.5 +
-down_hysteresis when prev is 0); if that changed nothing go up while it is > current - 0.5 + up_hysteresis.
+`srt/speculative/adaptive_spec_params.py`, strategy `ema`, with its defaults. The batch size picks a slot (the last
+that starts at or below it); each slot has candidate K, an average and a counter of its own. A step of a slot that
+drafts moves the average of accepted drafts per request by `ema_alpha`. After `warmup_batches` steps, every
+`update_interval` steps: from 0 go to the next candidate (a probe); else go down while the average is <= prev - 0.5 +
+down_hysteresis (0.5 + down_hysteresis when prev is 0); if that changed nothing go up while it is > current - 0.5 +
+up_hysteresis.
 """
 
 from bisect import bisect_right

@@ -1,10 +1,10 @@
 """The K of the highest goodput at this batch size, acceptance re-estimated on line: vLLM's dynamic manager.
 
 `v1/spec_decode/dynamic/manager.py` as proposed in pull request 32374: K* = argmax over K of (1 + s_1 + ... + s_K) /
-ITL(B, K), ties to the smaller K. ITL was measured off line at some batch sizes and K and is interpolated linearly, first
-over batch sizes, then over K. The rates s_i come from an off-line profile, and after 10 steps from all drafts so far:
-accepted at position i / drafted with at least i tokens. A position never drafted counts as rate 0, as there: once K has
-gone down for every batch size, the deeper positions keep what they had.
+ITL(B, K), ties to the smaller K. ITL was measured off line at some batch sizes and K and is interpolated linearly,
+first over batch sizes, then over K. The rates s_i come from an off-line profile, and after 10 steps from all drafts
+so far: accepted at position i / drafted with at least i tokens. A position never drafted counts as rate 0, as there:
+once K has gone down for every batch size, the deeper positions keep what they had.
 """
 
 from collections.abc import Sequence

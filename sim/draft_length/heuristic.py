@@ -1,8 +1,8 @@
 """Two more after a full success, one less otherwise: Hugging Face's heuristic schedule, per request.
 
-`transformers/generation/candidate_generator.py`, `update_candidate_strategy`: when all drafts of a step were accepted the
-next step drafts 2 more, else max(1, one less). Hugging Face generates at batch size 1; here each request has its own K,
-which starts afresh (`heuristic_transient`) and never exceeds `num_speculative_tokens`.
+`transformers/generation/candidate_generator.py`, `update_candidate_strategy`: when all drafts of a step were accepted
+the next step drafts 2 more, else max(1, one less). Hugging Face generates at batch size 1; here each request has its
+own K, which starts afresh (`heuristic_transient`) and never exceeds `num_speculative_tokens`.
 """
 
 from typing import Literal

@@ -1,8 +1,9 @@
 """Knows what will be accepted and what steps cost: the bound that other rules are measured by.
 
-For every K it counts the tokens that the next step would emit (from the acceptance tape, cut at the end of outputs) and
-prices that step as a decode step of the requests that go on. It takes the K of the most tokens per second; ties go to the
-smaller K. With `per_request`, each request drafts exactly what will be accepted of it, up to the best common limit.
+For every K it counts the tokens that the next step would emit (from the acceptance tape, cut at the end of outputs)
+and prices that step as a decode step of the requests that go on. It takes the K of the most tokens per second; ties
+go to the smaller K. With `per_request`, each request drafts exactly what will be accepted of it, up to the best
+common limit.
 
 It is the best choice for the next step alone, and does not foresee admissions. Over a whole run a rule can therefore
 still be ahead by a little; experiments measure by how much.

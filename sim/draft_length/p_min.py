@@ -1,8 +1,9 @@
 """Only drafts that the drafter is sure of: llama.cpp's `--draft-p-min`, `--draft-max` and `--draft-min`, per request.
 
-`common/speculative.cpp`: after each drafter pass the top token is dropped and drafting ends when its probability is below
-`p_min`; otherwise it joins the draft, until there are `n_max`. Fewer than `n_min` tokens are thrown away altogether. The
-pass that gave the dropped token was run all the same. `num_speculative_tokens` is `--draft-max` (16 in llama.cpp).
+`common/speculative.cpp`: after each drafter pass the top token is dropped and drafting ends when its probability is
+below `p_min`; otherwise it joins the draft, until there are `n_max`. Fewer than `n_min` tokens are thrown away
+altogether. The pass that gave the dropped token was run all the same. `num_speculative_tokens` is `--draft-max` (16
+in llama.cpp).
 """
 
 from typing import Annotated, Literal

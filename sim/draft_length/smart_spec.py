@@ -1,8 +1,9 @@
 """Drafts go where they raise the batch's goodput: after SmartSpec (arXiv 2406.14066), per request.
 
-Goodput = expected tokens of the step / its predicted time. As in the paper (sections 4.1, 4.2): a request's acceptance
-rate alpha is a moving average over its steps, k drafts give (1 - alpha^(k+1)) / (1 - alpha) tokens, and the step time is
-linear, T = a N_context + b N_batched + c, here plus d per drafter pass, fitted off line by least squares. The search is
+Goodput = expected tokens of the step / its predicted time. As in the paper (sections 4.1, 4.2): a request's
+acceptance rate alpha is a moving average over its steps, k drafts give (1 - alpha^(k+1)) / (1 - alpha) tokens, and
+the step time is linear, T = a N_context + b N_batched + c, here plus d per drafter pass, fitted off line by least
+squares. The search is
 ours: for every number of passes the drafts of highest expected gain join as long as goodput rises. That is the best set
 of prefixes, since a request's gains alpha, alpha^2, ... fall with depth and the time depends on their number only.
 """
@@ -49,7 +50,8 @@ def fit_step_time(setting: Setting) -> Floats:
                 rows.append((batch * context, batch * (1 + drafts), 1.0, drafts))
                 seconds.append(setting.step_seconds(batch, batch * context, batch * drafts, drafts))
     times = np.array(seconds)
-    return np.linalg.lstsq(np.array(rows) / times[:, None], np.ones(len(times)), rcond=None)[0]
+    fitted: Floats = np.linalg.lstsq(np.array(rows) / times[:, None], np.ones(len(times)), rcond=None)[0]
+    return fitted
 
 
 class SmartSpecRule(Rule):
@@ -73,7 +75,7 @@ class SmartSpecRule(Rule):
         n, drafting = int((load.left > 0).sum()), np.flatnonzero(wanted)
         drafts = np.zeros(len(load.rows), np.int64)
         if len(drafting):
-            gains = self._alpha[load.rows[drafting]][:, None] ** np.arange(1, self._most + 1)
+            gains: Floats = self._alpha[load.rows[drafting], None] ** np.arange(1, self._most + 1)
             drafts[drafting] = self._best(gains, n, int(load.kv_tokens[load.left > 0].sum()))
         return Choice(drafts)
 

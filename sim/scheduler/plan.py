@@ -95,7 +95,8 @@ class StepPlan:
     @property
     def verifying(self) -> NDArray[np.bool_]:
         """Which of the emitting requests decode, as opposed to those that finish a prompt."""
-        return self.num_tokens[self.emitting] == self.drafts + 1
+        decoding: NDArray[np.bool_] = self.num_tokens[self.emitting] == self.drafts + 1
+        return decoding
 
 
 def plan_step(running: Running, granted: Ints, admitted: list[int], preempted: list[int]) -> StepPlan:

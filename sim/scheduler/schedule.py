@@ -121,8 +121,8 @@ class Scheduler:
     def steady_drafts(self) -> int | None:
         """The K that all running requests have drafts for, when their steps can be foreseen from here; else None.
 
-        Foreseeable: K follows from the batch size, all decode (or none runs), no request is near max_model_len or long_prefill_token_threshold, and
-        no preempted request waits. Then an `Epoch` can take over.
+        Foreseeable: K follows from the batch size, all decode (or none runs), no request is near max_model_len or
+        long_prefill_token_threshold, and no preempted request waits. Then an `Epoch` can take over.
         """
         if self.proposer.table is None or self._near_max_model_len or self.config.long_prefill_token_threshold:
             return None

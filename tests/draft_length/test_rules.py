@@ -43,7 +43,8 @@ def test_ema_by_hand(setting) -> None:
     """Candidates 1, 3, 5; weight 1/2; decisions after steps 2, 4, 6, ...; start at 5 with average 4.
 
     Two steps that accept 0: average 1. Down while <= prev - 0.5: 1 <= 2.5, to 3; 1 > 0.5, stay there.
-    Two more: average 1/4 <= 0.5, to 1. Two that accept 4: 2.125, 3.0625. Up while > current - 0.5: past 0.5 and 2.5, to 5.
+    Two more: average 1/4 <= 0.5, to 1. Two that accept 4: 2.125, 3.0625. Up while > current - 0.5: past 0.5 and 2.5,
+    to 5.
     """
     slots = [Slot(batch_size=1, candidate_steps=[1, 3, 5])]
     rule = Ema(slots=slots, ema_alpha=0.5, warmup_batches=0, update_interval=2).bind(setting)
@@ -51,7 +52,8 @@ def test_ema_by_hand(setting) -> None:
 
 
 def test_ema_with_hysteresis_by_hand(setting) -> None:
-    """Candidates 1, 3; start at 3 with average 2. Accepting 0, 0: 0.5, above 1 - 0.5 - 0.25, stay. Accepting 0, 0: 1/8, to 1.
+    """Candidates 1, 3; start at 3 with average 2. Accepting 0, 0: 0.5, above 1 - 0.5 - 0.25, stay. Accepting 0, 0:
+    1/8, to 1.
 
     Accepting 1.5, 1.5: 1.15625, not above 1 - 0.5 + 1, stay; then 1.41, stay; accepting 3, 3: 2.6, to 3.
     """
