@@ -33,7 +33,7 @@ class Proposer:
         self._rule.observe(Outcome(plan.forward.num_seqs, rows, drafts, accepted))
 
     def choose(self, running: Running, plan: StepPlan, cursor: Ints) -> None:
-        """Let the rule pick the drafts of the requests that emit in this step; `cursor`: where their next ones start."""
+        """Let the rule pick the drafts of the requests that emit in this step; `cursor`: where their next start."""
         sel = plan.emitting
         left = (running.cursor - running.over)[sel] - cursor
         known, speculates = running.known[sel], running.speculates[sel]
