@@ -14,6 +14,7 @@ from sim.experiment.executor import Died, execute, usable_cpus
 from sim.experiment.files import StorageError, csv_bytes, json_bytes, parquet_rows_bytes
 from sim.experiment.inputs import copy_inputs
 from sim.experiment.manifest import manifest_document
+from sim.experiment.regret import REGRET_COLUMNS, regret_rows
 from sim.experiment.store import RunFolder, check_slug
 from sim.experiment.task import OUTSIDE, Outcome, Task, run_cell_arm
 from sim.metrics.summary import Row
@@ -216,6 +217,9 @@ def _write_tables(folder: RunFolder, plan: Plan, rows: Sequence[Row], runs: Runs
     folder.write("summary.json", json_bytes({"schema_version": 1, "rows": list(rows)}))
     vary = [f"vary.{key}" for key in scenario.sweep.vary]
     folder.write("compare.csv", csv_bytes(compared, ["cell_id", *vary, *COMPARE_COLUMNS]))
+    regrets = regret_rows(runs, cells, scenario.arms, confidence)
+    if regrets:
+        folder.write("regret.csv", csv_bytes(regrets, ["cell_id", *vary, *REGRET_COLUMNS]))
 
 
 def _extrapolated(tasks: Sequence[Task], outcomes: Mapping[int, Outcome]) -> Iterator[str]:

@@ -1,6 +1,5 @@
 """Decode step times over batch x K x context from the bound cost model: one uniform batch, no prefill, no queue."""
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -8,6 +7,7 @@ from sim.cost.base import OP_GROUPS
 from sim.cost.passes import verify_pass
 from sim.errors import ScenarioError
 from sim.experiment.analytic import decode_step, requests_that_fit, speedup_and_band, tokens_per_step
+from sim.experiment.regret import same_but_for_k
 from sim.scenario.build import ArmSetup, resolved
 from sim.speculation.chain import ChainMethod
 from sim.speculation.plain import Plain
@@ -96,16 +96,9 @@ def step_tables(setups: dict[str, ArmSetup], plain: ArmSetup, grid: Grid) -> tup
     groups: dict[str, list[str]] = {}
     for name, setup in setups.items():
         if setup.arm.speculates:
-            groups.setdefault(_same_but_for_k(setup), []).append(name)
+            groups.setdefault(same_but_for_k(setup.arm), []).append(name)
     tables = [_table([(name, setups[name]) for name in names], plain, grid) for names in groups.values()]
     return tuple(tables) or (_table([(name, setups[name]) for name in setups], plain, grid),)
-
-
-def _same_but_for_k(setup: ArmSetup) -> str:
-    own = {"num_speculative_tokens", "num_speculative_tokens_per_batch_size"}
-    arm = setup.arm.model_dump(mode="json", exclude={"draft_length"})
-    arm["speculative_config"] = {key: value for key, value in arm["speculative_config"].items() if key not in own}
-    return json.dumps(arm, sort_keys=True)
 
 
 def _table(arms: Sequence[tuple[str, ArmSetup]], plain: ArmSetup, grid: Grid) -> StepTable:

@@ -10,6 +10,7 @@ from sim.report.axis import Axis, Cell, Slice, say_value
 from sim.report.figures.provenance import subtitle
 from sim.report.figures.verdict import cost_profiles, warnings_of
 from sim.report.reader import Ratio, Results, load_results
+from sim.report.regret import regret_lines
 from sim.report.wording import clean, metric_name, number, percent
 
 WIDTH = 100
@@ -48,7 +49,7 @@ def summary_text(run_dir: Path, colour: bool = False) -> str:
         lines += _sweep(results, results.axis, part, paint) if results.axis else _point(results, part.cells[0], paint)
         if results.axis:
             lines += _break_even(results, results.axis, part)
-    lines += [*_closed_form(results), *_acceptance(results), *_notes(results)]
+    lines += [*map(_ascii, regret_lines(results)), *_closed_form(results), *_acceptance(results), *_notes(results)]
     return "\n".join(line.rstrip() for line in lines).rstrip() + "\n"
 
 

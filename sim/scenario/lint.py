@@ -76,6 +76,7 @@ def _describe(scenario: Scenario, arm: str, base_dir: Path) -> str:
     config = setup.arm.speculative_config.model_dump(mode="json", exclude_none=True)
     text = ", ".join(f"{key}: {value}" for key, value in config.items())
     acceptance = f", acceptance {setup.arm.acceptance.kind}" if setup.arm.acceptance else ""
+    acceptance += f", K rule {setup.arm.draft_length.kind}" if setup.arm.draft_length else ""
     memory = setup.deployment.memory
     return (
         f"  {arm}: {{{text}}}{acceptance}; KV pool {format_bytes(memory.kv_pool)} = "

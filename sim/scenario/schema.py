@@ -128,11 +128,14 @@ class Sweep(Spec):
         replicates: runs per cell and arm, with independent random numbers.
         vary: dotted key of any field -> values to try; several keys make a grid.
         breakeven: look for break-even points; default when something is varied.
+        regret: give the arms with a K rule their oracle and all fixed K as arms of their own (`eagle3-oracle`,
+            `eagle3-k1`, ...; once for arms that differ in the rule only), for `regret.csv`.
     """
 
     replicates: Annotated[PositiveCount, Field(le=10_000)] = 5
     vary: dict[str, Annotated[Seq[Any], Field(min_length=1)]] = Field(default_factory=dict)
     breakeven: Breakeven | None = None
+    regret: bool = False
 
 
 class Scenario(Spec):

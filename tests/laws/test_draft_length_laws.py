@@ -9,7 +9,7 @@ import pytest
 import simpy
 
 from sim.cost.base import BoundCost, HostOverhead
-from sim.draft_length.base import Choice, Load, Rule, Switching, TableRule
+from sim.draft_length.base import NO_SWITCHING, Choice, Load, Rule, Switching, TableRule
 from sim.scheduler.overlapped import OverlappedScheduler
 from sim.scheduler.schedule import Scheduler
 from sim.server.overlapped import OverlappedServer
@@ -48,7 +48,7 @@ class Dice(Rule):
         return Choice(load.cursor * 7 % (self.most + 1))
 
 
-def serve(seed: int, rule: Rule, overlapped: bool = False, leap: bool = False, switching: Switching = Switching()):
+def serve(seed: int, rule: Rule, overlapped: bool = False, leap: bool = False, switching=NO_SWITCHING):
     w, limits = h.workload(seed), h.config(seed)
     env, recorder, price = simpy.Environment(), Recorder(w.table), h.LinearCost()
     bound = BoundCost(price, price, HostOverhead(0.0, 0.0), 0.0, "test", 0.0)
