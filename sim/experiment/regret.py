@@ -1,7 +1,8 @@
 """What each way of choosing K leaves on the table: the rows of `regret.csv`.
 
 Arms that differ in nothing but K and its rule are compared with their oracle and with the best fixed K among them
-(plain decoding counts as K = 0), paired over replicates. Regret is the share of the reference's performance that is lost.
+(plain decoding counts as K = 0), paired over replicates. Regret is the share of the reference's performance that is
+lost.
 """
 
 import json

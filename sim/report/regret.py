@@ -44,9 +44,11 @@ class RuleRow:
 
 
 def metric_of(results: Results) -> str | None:
-    """The metric that regret is shown for: throughput, unless the load prescribes it; None without any regret."""
-    known = set(results.regret["metric"]) if len(results.regret) else set()
-    return next((metric for metric in METRICS if metric in known), None)
+    """The metric that regret is shown for: throughput, unless the load prescribes it somewhere; None without any."""
+    if not len(results.regret):
+        return None
+    cells = results.regret.groupby("metric")["cell_id"].nunique()
+    return max(METRICS, key=lambda metric: int(cells.get(metric, 0)))
 
 
 def rule_rows(results: Results, cell: Cell, metric: str) -> list[RuleRow]:
@@ -77,27 +79,37 @@ def regret_lines(results: Results) -> Iterator[str]:
     if metric is None:
         return
     words = {"output_throughput": "output throughput", "mean_tpot_ms": "mean TPOT"}[metric]
-    yield f"Choosing K: regret, the share of {words} lost against the reference ({results.ci}; negative: gained)"
-    head = f"{'arm':<20}{'rule':<18}{'mean K':>7}{'switches':>9}{'against oracle':>16}{'against best fixed':>19}"
-    yield f"  {'':<10}{head}"
+    yield f"Choosing K: regret, the share of {words} lost in % ({results.ci}; negative: gained)"
+    head = f"{'arm':<21}{'rule':<17}{'mean K':>7}{'switches':>9}{'against oracle':>22}{'against best fixed':>22}"
+    yield f"  {head}"
     found_oracle = False
     for cell in results.done:
-        label = say_value(cell.x) if results.axis else ""
-        for row in rule_rows(results, cell, metric):
-            found_oracle |= "oracle" in row.regrets
-            yield _line(label, row)
-            label = ""
+        rows = rule_rows(results, cell, metric)
+        found_oracle |= any("oracle" in row.regrets for row in rows)
+        yield from _heading(results, cell, rows)
+        yield from map(_line, rows)
     if not found_oracle:
         yield f"  {NO_ORACLE}"
 
 
-def _line(label: str, row: RuleRow) -> str:
+def _heading(results: Results, cell: Cell, rows: list[RuleRow]) -> Iterator[str]:
+    """The operating point, and which fixed K is best there."""
+    best = next((row.regrets["best_fixed"].reference for row in rows if "best_fixed" in row.regrets), "")
+    where = f"at {results.axis.short} {say_value(cell.x)}, " if results.axis else ""
+    if best:
+        yield f"  {where}best fixed: {clean(best)[:40]}"
+
+
+def _line(row: RuleRow) -> str:
     shares = [_share(row.regrets.get(against)) for against in AGAINST]
-    best = row.regrets.get("best_fixed")
-    name = f" {clean(best.reference)[:17]}" if best else ""
     facts = f"{number(row.k_mean) if row.k_mean is not None else '-':>7}{number(row.k_switches):>9}"
-    return f"  {label[:9]:<10}{clean(row.arm)[:19]:<20}{row.rule[:17]:<18}{facts}{shares[0]:>16}{shares[1]:>11}{name}"
+    return f"  {clean(row.arm)[:20]:<21}{row.rule[:16]:<17}{facts}{shares[0]:>22}{shares[1]:>22}"
 
 
 def _share(regret: Regret | None) -> str:
-    return "-" if regret is None else f"{100 * regret.share:.1f} %"
+    """`3.1 (2.0, 4.2)`."""
+    if regret is None:
+        return "-"
+    low, high = regret.low, regret.high
+    ci = f" ({100 * low:.1f}, {100 * high:.1f})" if low is not None and high is not None else ""
+    return f"{100 * regret.share:.1f}{ci}"

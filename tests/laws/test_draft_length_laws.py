@@ -129,3 +129,72 @@ def test_slowdown_without_full_cuda_graphs(leap: bool) -> None:
     base = cost.step_ns + cost.token_ns * run.steps.num_tokens
     assert (run.steps.target_ns[decoding] >= 1.25 * base[decoding] - 1).all()
     assert np.isclose(run.steps.op_seconds.sum(axis=1) * 1e9, run.steps.target_ns, atol=1).all()
+
+
+class OffBetween(Rule):
+    """K = 2, but 0 for the choices first..last-1."""
+
+    def __init__(self, first: int, last: int) -> None:
+        self.asked, self.off = 0, range(first, last)
+
+    def choose(self, load: Load) -> Choice:
+        self.asked += 1
+        return Choice(0 if self.asked - 1 in self.off else 2)
+
+
+class Witness:
+    """A drafter that takes no time and remembers its work."""
+
+    def __init__(self) -> None:
+        self.works = []
+
+    def draft_seconds(self, work) -> float:
+        self.works.append(work)
+        return 0.0
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_a_drafter_that_stops_catches_up_on_what_it_missed(stops: bool) -> None:
+    """One request: off after steps 4 to 8, on again after step 9, without what was computed in steps 4 to 8."""
+    one, drafter, price = np.ones(1, np.int64), Witness(), h.LinearCost()
+    table = h.RequestTable(0 * one, 30 * one, 60 * one, 0 * one, one > 0)
+    tape = h.Tape(np.tile(np.array([0, 2, 1], np.uint8), 20))
+    env, recorder = simpy.Environment(), Recorder(table)
+    bound = BoundCost(price, price, HostOverhead(0.0, 0.0), 0.0, "test", 0.0)
+    scheduler = Scheduler(h.ROOMY, table, tape, OffBetween(4, 9), stops)
+    server = Server(env, scheduler, bound, drafter, recorder, switching=Switching(drafter_stops=stops))
+    server.post(0)
+    env.run()
+    run = recorder.record(scheduler)
+    emitted, works = run.steps.emitted_tokens, drafter.works
+    assert len(works) == len(emitted) - (5 if stops else 0)
+    caught_up = [work.catch_up for work in works if work.catch_up.num_tokens]
+    if not stops:
+        assert caught_up == []
+        return
+    (load,) = caught_up
+    seen = 30 + int(emitted[:4].sum()) - 1
+    missed = int(emitted[4:9].sum())
+    pairs = sum(seen + i + 1 for i in range(missed))
+    assert load == (1, missed, seen + missed, pairs)
+    assert works.index(next(work for work in works if work.catch_up == load)) == 4
+
+
+def test_drafter_passes_narrow_down_to_the_requests_still_drafting() -> None:
+    """Three requests that draft 3, 1 and 0 tokens: passes 2 and 3 have one sequence; equal drafts need no list."""
+
+    class Fixed(Rule):
+        def choose(self, load: Load) -> Choice:
+            return Choice(np.array([3, 1, 0])[load.rows])
+
+    zeros, ones = np.zeros(3, np.int64), np.ones(3, np.int64)
+    table = h.RequestTable(zeros, 10 * ones, 20 * ones, zeros, ones > 0)
+    scheduler = Scheduler(h.ROOMY, table, h.Tape(np.zeros(60, np.uint8)), Fixed())
+    for row in range(3):
+        scheduler.add(row)
+    work = scheduler.schedule().work
+    assert (work.num_seqs, work.kv_tokens, work.num_draft_tokens) == (2, 20, 3)
+    assert work.narrowing == ((1, 11), (1, 12))
+    scheduler = Scheduler(h.ROOMY, table, h.Tape(np.zeros(60, np.uint8)), Constant(2, each=True))
+    scheduler.add(0)
+    assert scheduler.schedule().work.narrowing == ()

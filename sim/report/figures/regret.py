@@ -12,9 +12,9 @@ from sim.report.wording import listed, metric_name, percent, plain
 _DEFINITION = (
     "Regret is the share of the reference's output throughput (or, where the load prescribes the throughput, of its "
     "speed per token) that an arm loses; negative when it gains. Pairs of replicates, with a t-interval on the "
-    "logarithm of their ratio. The oracle knows which drafts will be accepted and picks the best K for the next step; the best "
-    "fixed K is the best of the fixed arms of this load, chosen on the same runs. Mean K counts steps without drafts; "
-    "switches are steps whose K differs from that of the step before."
+    "logarithm of their ratio. The oracle knows which drafts will be accepted and picks the best K for the next step; "
+    "the best fixed K is the best of the fixed arms of this load, chosen on the same runs. Mean K counts steps "
+    "without drafts; switches are steps whose K differs from that of the step before."
 )
 _NAMES = {"oracle": "Against the oracle", "best_fixed": "Against the best fixed K"}
 
