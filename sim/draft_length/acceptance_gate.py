@@ -10,13 +10,23 @@ from typing import Literal, Self
 
 from pydantic import ConfigDict, model_validator
 
-from sim.draft_length.base import DRAFT_LENGTH, ChangingDraftLength, Choice, Load, Outcome, Rule, Setting, TableRule
+from sim.draft_length.base import (
+    DRAFT_LENGTH,
+    AtZero,
+    Choice,
+    Load,
+    Outcome,
+    Rule,
+    Setting,
+    StoppingDraftLength,
+    TableRule,
+)
 from sim.draft_length.draft_len_schedule import Schedule, check_schedule, schedule_rule, too_long
 from sim.units import PositiveCount, Probability
 
 
 @DRAFT_LENGTH.register
-class AcceptanceGate(ChangingDraftLength):
+class AcceptanceGate(StoppingDraftLength):
     """Speculation is switched off for good when the rolling acceptance rate falls below a threshold (TensorRT-LLM).
 
     Attributes:
@@ -38,7 +48,7 @@ class AcceptanceGate(ChangingDraftLength):
     acceptance_rate_window_size: PositiveCount
     acceptance_rate_threshold: Probability
     draft_len_schedule: Schedule | None = None
-    at_zero: Literal["first_pass", "stop"] = "stop"
+    at_zero: AtZero = "stop"
 
     @model_validator(mode="after")
     def _rising(self) -> Self:

@@ -195,18 +195,34 @@ class ChangingDraftLength(DraftLength):
         cudagraph_slowdown: relative slow-down of memory-bound target passes without prefill, for engines that give up
             full CUDA graphs once K may change: 0.19 in vLLM issue 49548 (59.6 to 50.0 tok/s, single stream). vLLM's
             newer model runner keeps them (pull request 45953): 0.
-        at_zero: with K = 0 the drafter still takes in the target's tokens (`first_pass`, as vLLM), or it stops and,
-            once K is above 0 again, first prefills what it missed (`stop`).
     """
 
     switch_us: Microseconds = 0.0
     cudagraph_slowdown: NonNegative = 0.0
-    at_zero: Literal["first_pass", "stop"] = "first_pass"
 
     @property
     def switching(self) -> Switching:
         """As written, in seconds."""
-        return Switching(self.switch_us * 1e-6, self.cudagraph_slowdown, self.at_zero == "stop")
+        return Switching(self.switch_us * 1e-6, self.cudagraph_slowdown)
+
+
+AtZero = Literal["first_pass", "stop"]
+
+
+class StoppingDraftLength(ChangingDraftLength):
+    """A rule that can say K = 0.
+
+    Attributes:
+        at_zero: with K = 0 the drafter still takes in the target's tokens (`first_pass`, as vLLM), or it stops and,
+            once K is above 0 again, first prefills what it missed (`stop`).
+    """
+
+    at_zero: AtZero = "first_pass"
+
+    @property
+    def switching(self) -> Switching:
+        """As written, in seconds."""
+        return super().switching._replace(drafter_stops=self.at_zero == "stop")
 
 
 DRAFT_LENGTH: Family[DraftLength] = Family("draft_length", "sim.draft_length")

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict
 
-from sim.draft_length.base import DRAFT_LENGTH, ChangingDraftLength, Rule, Setting, TableRule
+from sim.draft_length.base import DRAFT_LENGTH, Rule, Setting, StoppingDraftLength, TableRule
 
 BatchRange = tuple[int, int, int]
 
@@ -44,7 +44,7 @@ def check_ranges(ranges: Sequence[BatchRange], max_draft_tokens: int) -> None:
 
 
 @DRAFT_LENGTH.register
-class BatchTable(ChangingDraftLength):
+class BatchTable(StoppingDraftLength):
     """K looked up by the number of requests scheduled in this step (vLLM).
 
     The same as `num_speculative_tokens_per_batch_size` in `speculative_config`, where it can be pasted; here the cost

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from sim.draft_length.base import DRAFT_LENGTH, ChangingDraftLength, Rule, Setting, TableRule
+from sim.draft_length.base import DRAFT_LENGTH, AtZero, Rule, Setting, StoppingDraftLength, TableRule
 from sim.units import PositiveCount
 
 Step = tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=0)]]
@@ -48,7 +48,7 @@ def too_long(schedule: Sequence[Step], max_draft_tokens: int) -> str:
 
 
 @DRAFT_LENGTH.register
-class DraftLenSchedule(ChangingDraftLength):
+class DraftLenSchedule(StoppingDraftLength):
     """K by upper bounds of the batch size, none above the last (TensorRT-LLM). One of the two keys must be given.
 
     Attributes:
@@ -69,7 +69,7 @@ class DraftLenSchedule(ChangingDraftLength):
     kind: Literal["draft_len_schedule"] = "draft_len_schedule"
     draft_len_schedule: Schedule | None = None
     max_concurrency: PositiveCount | None = None
-    at_zero: Literal["first_pass", "stop"] = "stop"
+    at_zero: AtZero = "stop"
 
     @model_validator(mode="after")
     def _one_of_two(self) -> Self:

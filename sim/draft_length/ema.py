@@ -13,7 +13,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from sim.draft_length.base import DRAFT_LENGTH, ChangingDraftLength, Choice, Load, Outcome, Rule, Setting
+from sim.draft_length.base import DRAFT_LENGTH, AtZero, Choice, Load, Outcome, Rule, Setting, StoppingDraftLength
 from sim.spec import Seq, Spec
 from sim.units import PositiveCount
 
@@ -50,11 +50,12 @@ SGLANG = (
 
 
 @DRAFT_LENGTH.register
-class Ema(ChangingDraftLength):
+class Ema(StoppingDraftLength):
     """K follows a moving average of accepted drafts, with hysteresis and candidates per batch size (SGLang).
 
     Attributes:
-        slots: candidates by batch size; SGLang's defaults, without those above `num_speculative_tokens`.
+        slots: candidates by batch size; SGLang's by default, without those above `num_speculative_tokens`: 1, 3, 5, 7
+            from batch size 1 (down_hysteresis -0.25), 0, 1, 3 from 8, 0, 1 from 32, and 0 from 64.
         ema_alpha: weight of a new step.
         warmup_batches: steps of a slot before its first decision.
         update_interval: steps of a slot between decisions.
@@ -82,7 +83,7 @@ class Ema(ChangingDraftLength):
     ema_alpha: Annotated[float, Field(gt=0, le=1)] = 0.2
     warmup_batches: Annotated[int, Field(ge=0)] = 10
     update_interval: PositiveCount = 5
-    at_zero: Literal["first_pass", "stop"] = "stop"
+    at_zero: AtZero = "stop"
 
     @model_validator(mode="after")
     def _rising(self) -> Self:

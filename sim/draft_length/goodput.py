@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import ConfigDict, Field, model_validator
 
-from sim.draft_length.base import DRAFT_LENGTH, ChangingDraftLength, Choice, Floats, Load, Outcome, Rule, Setting
+from sim.draft_length.base import DRAFT_LENGTH, Choice, Floats, Load, Outcome, Rule, Setting, StoppingDraftLength
 from sim.spec import Seq
 from sim.units import PositiveCount, Probability
 
@@ -21,7 +21,7 @@ Positions = Annotated[Seq[Probability], Field(min_length=1)]
 
 
 @DRAFT_LENGTH.register
-class Goodput(ChangingDraftLength):
+class Goodput(StoppingDraftLength):
     """The K with the most tokens per second at the present batch size (vLLM's dynamic manager).
 
     Attributes:

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from pydantic import ConfigDict
 
-from sim.draft_length.base import DRAFT_LENGTH, Choice, DraftLength, Ints, Load, Rule, Setting
+from sim.draft_length.base import DRAFT_LENGTH, AtZero, Choice, DraftLength, Ints, Load, Rule, Setting, Switching
 
 
 @DRAFT_LENGTH.register
@@ -23,12 +23,19 @@ class Oracle(DraftLength):
 
     Attributes:
         per_request: let every request draft just what will be accepted of it.
+        at_zero: as in `batch_table`; give it that of the rules it is compared with. It switches for free.
     """
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"kind": "oracle"}]})
 
     kind: Literal["oracle"] = "oracle"
     per_request: bool = False
+    at_zero: AtZero = "first_pass"
+
+    @property
+    def switching(self) -> Switching:
+        """Free but for a drafter that stops."""
+        return Switching(drafter_stops=self.at_zero == "stop")
 
     @property
     def needs_chain(self) -> bool:

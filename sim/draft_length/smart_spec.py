@@ -13,11 +13,11 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import ConfigDict, Field
 
-from sim.draft_length.base import DRAFT_LENGTH, ChangingDraftLength, Choice, Floats, Ints, Load, Outcome, Rule, Setting
+from sim.draft_length.base import DRAFT_LENGTH, Choice, Floats, Ints, Load, Outcome, Rule, Setting, StoppingDraftLength
 
 
 @DRAFT_LENGTH.register
-class SmartSpec(ChangingDraftLength):
+class SmartSpec(StoppingDraftLength):
     """K per request that maximises the predicted goodput of the batch (SmartSpec-like, arXiv 2406.14066).
 
     Attributes:

@@ -39,6 +39,9 @@ def _draft_length(context: Context) -> Iterator[Finding]:
             message = _wrong_rule(arm, context.scenario.engine.async_scheduling)
             if message:
                 yield Finding(("arms", name, "draft_length"), message, at_key=True)
+            elif "at_zero" in arm.draft_length.model_fields_set and not arm.speculative_config.lookahead_tokens:
+                message = f"no effect: {arm.speculative_config.method} has no drafter that falls behind"
+                yield note(("arms", name, "draft_length", "at_zero"), message)
 
 
 def _wrong_rule(arm: Arm, async_scheduling: bool) -> str:
