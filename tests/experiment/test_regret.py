@@ -10,6 +10,8 @@ from sim.experiment.regret import contests, regret_rows
 from sim.experiment.results import load
 from sim.experiment.run import run
 from sim.metrics.statistics import paired_ratio
+from sim.report.dashboard import page_html
+from sim.report.reader import load_results
 from sim.report.terminal import summary_text
 from sim.scenario.build import simulate
 from sim.scenario.dump import plain_data
@@ -100,8 +102,10 @@ def test_file_terminal_and_python(small, tmp_path: Path) -> None:
     text = summary_text(folder)
     assert "Choosing K: regret, the share of output throughput lost" in text
     assert max(map(len, text.splitlines())) <= 100
-    page = (folder / "dashboard.html").read_text(encoding="utf-8") if (folder / "dashboard.html").exists() else ""
-    assert not page or "Choosing K at run time" in page
+    page = page_html(load_results(folder))
+    assert "Choosing K at run time" in page
+    assert "Against the oracle slow loses up to" in page
+    assert "Drafts per request (K)" in page
 
 
 def test_without_an_oracle_the_summary_says_how_to_get_one(small, tmp_path: Path) -> None:
