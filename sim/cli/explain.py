@@ -8,7 +8,7 @@ import click
 from sim.acceptance.base import MAX_DRAFT_TOKENS
 from sim.experiment.explain import Asked
 from sim.experiment.explain import explain as explain_scenario
-from sim.experiment.run import narrowed
+from sim.experiment.plan import narrowed
 from sim.report.explain import explanation_json, explanation_text
 from sim.scenario.load import LoadedScenario, load_scenario
 from sim.units import parse_count

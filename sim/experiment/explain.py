@@ -188,11 +188,11 @@ def _acceptance(setup: ArmSetup) -> tuple[Acceptance, ...]:
     if arm.acceptance is None or not k:
         return ()
     models: dict[str, AcceptanceModel] = {"": arm.acceptance, **arm.class_acceptance}
-    return tuple(_rates(traffic, model, k) for traffic, model in models.items())
+    return tuple(_rates(traffic, model, setup.what_if.survival(model.survival(k))) for traffic, model in models.items())
 
 
-def _rates(traffic: str, model: AcceptanceModel, k: int) -> Acceptance:
-    rates = [float(rate) for rate in model.survival(k)]
+def _rates(traffic: str, model: AcceptanceModel, survival: NDArray[np.float64]) -> Acceptance:
+    rates = [float(rate) for rate in survival]
     before = [1.0, *rates[:-1]]
     given = tuple(rate / prior if prior else 0.0 for rate, prior in zip(rates, before, strict=True))
     profile = str(getattr(model, "profile", None) or "")

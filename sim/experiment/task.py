@@ -4,12 +4,13 @@ import json
 import shlex
 import time
 import traceback
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from sim.errors import InvariantError, SimError
-from sim.experiment.files import StorageError, json_bytes, parquet_bytes, write_bytes
+from sim.experiment.files import StorageError, json_bytes, parquet_bytes
 from sim.metrics.details import acceptance_details, itl_histogram, mean_decode_context, step_time_s
 from sim.metrics.series import request_columns, timeline_columns
 from sim.metrics.slo import Slo
@@ -30,7 +31,7 @@ class Task:
         vary: the varied fields of the cell.
         arm, replicate: which run.
         base_dir: where relative file names of the scenario start.
-        folder: where the run's files go; made if missing.
+        keep_files: report the run's files back as well as its row.
     """
 
     scenario_json: str
@@ -39,7 +40,7 @@ class Task:
     arm: str
     replicate: int
     base_dir: str
-    folder: str
+    keep_files: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class Outcome:
         context_tokens: mean context of a decoding request.
         extrapolated: share of its steps outside of what the cost model was given.
         wall_s: how long it took.
+        files: name -> content of the run's files.
     """
 
     row: Row | None
@@ -61,10 +63,11 @@ class Outcome:
     context_tokens: float = 0.0
     extrapolated: float = 0.0
     wall_s: float = 0.0
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def run_cell_arm(task: Task) -> Outcome:
-    """Simulate one run and write its files, `result.json` last.
+    """Simulate one run.
 
     Failures are reported, not raised, so that other runs go on.
     """
@@ -96,21 +99,18 @@ def _run(task: Task) -> Outcome:
     record = simulate(scenario, task.arm, task.replicate, base_dir)
     run = measure_run(record, measure_of(scenario))
     row = {**_identity(task, scenario), **summary_row(run)}
-    folder = Path(task.folder)
-    _make_folder(folder)
-    names = tuple(traffic.name for traffic in scenario.workload.classes) or ("default",)
-    write_bytes(folder / "requests.parquet", parquet_bytes(request_columns(run, names)))
-    write_bytes(folder / "timeline.parquet", parquet_bytes(timeline_columns(record)))
-    write_bytes(folder / "result.json", json_bytes(_result(task, scenario, run, row), indent=None))
     outside, _ = extrapolated_shares(record.steps, run.steps)
-    return Outcome(row, context_tokens=mean_decode_context(run), extrapolated=outside)
+    files = _files(task, scenario, run, row) if task.keep_files else {}
+    return Outcome(row, context_tokens=mean_decode_context(run), extrapolated=outside, files=files)
 
 
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"{folder.name}: cannot be made ({error.strerror})") from error
+def _files(task: Task, scenario: Scenario, run: Measured, row: Row) -> dict[str, bytes]:
+    names = tuple(traffic.name for traffic in scenario.workload.classes) or ("default",)
+    return {
+        "requests.parquet": parquet_bytes(request_columns(run, names)),
+        "timeline.parquet": parquet_bytes(timeline_columns(run.record)),
+        "result.json": json_bytes(_result(task, scenario, run, row), indent=None),
+    }
 
 
 def measure_of(scenario: Scenario) -> Measure:

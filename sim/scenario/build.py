@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import simpy
 
-from sim.acceptance.base import AcceptanceModel, Tape
+from sim.acceptance.base import AcceptanceModel, Floats, Tape
 from sim.cost.base import BoundCost
 from sim.cost.padding import largest_captured
 from sim.deployment import Deployment, plan_deployment
@@ -16,8 +16,9 @@ from sim.metrics.record import RunRecord
 from sim.rng import Streams
 from sim.scenario.arms import Arm
 from sim.scenario.engine import EngineArgs
-from sim.scenario.rule_setting import rule_setting, steady_step_seconds
+from sim.scenario.rule_setting import OffLine, rule_setting, steady_step_seconds
 from sim.scenario.schema import Scenario
+from sim.scenario.what_if import AS_STATED, WhatIf
 from sim.scheduler.overlapped import OverlappedScheduler
 from sim.scheduler.plan import SchedulerConfig
 from sim.scheduler.schedule import Scheduler
@@ -46,6 +47,7 @@ class ArmSetup:
         cost: prices of the passes.
         drafter: cost of drafting.
         arm: the spec.
+        what_if: factors of the scenario, already in the prices.
     """
 
     engine: EngineArgs
@@ -53,6 +55,13 @@ class ArmSetup:
     cost: BoundCost
     drafter: Drafter
     arm: Arm
+    what_if: WhatIf = AS_STATED
+
+    def survival(self, num_draft_tokens: int) -> Floats:
+        """Unconditional acceptance rates of a step with so many drafts, shape (num_draft_tokens,)."""
+        if not num_draft_tokens or self.arm.acceptance is None:
+            return np.zeros(0)
+        return self.what_if.survival(self.arm.acceptance.survival(num_draft_tokens))
 
     def draft_tokens(self, num_seqs: int) -> int:
         """K of a batch of this size; the largest where K does not follow from the batch size alone."""
@@ -111,8 +120,10 @@ def set_up(scenario: Scenario, arm: str, base_dir: Path) -> ArmSetup:
         engine = engine.model_copy(update={"max_model_len": fits})
     limits = (resolved(engine.max_num_seqs), method.max_draft_tokens, resolved(engine.max_num_batched_tokens))
     deployment = replace(deployment, max_cudagraph_capture_size=largest_captured(*limits, gpu))
-    cost = scenario.cost_model.located(base_dir).bind(deployment)
-    return ArmSetup(engine, deployment, cost, method.bind(deployment, cost), spec)
+    what_if = scenario.what_if
+    cost = what_if.cost(scenario.cost_model.located(base_dir).bind(deployment))
+    drafter = what_if.drafter(method.bind(deployment, cost))
+    return ArmSetup(engine, deployment, cost, drafter, spec, what_if)
 
 
 def draw_tape(arm: Arm, requests: RequestTable, streams: Streams) -> Tape:
@@ -147,8 +158,9 @@ def bind_rule(setup: ArmSetup, requests: RequestTable, tape: Tape, streams: Stre
     """The arm's K rule, bound to one run."""
     pricer = StepPricer(setup.cost, setup.drafter, setup.arm.rule.switching._replace(switch_s=0.0))
     seconds = steady_step_seconds(pricer, setup.engine.async_scheduling)
-    limit = resolved(setup.engine.max_num_seqs)
-    return setup.arm.rule.bind(rule_setting(setup.arm, seconds, limit, requests, tape, streams))
+    most, limit = setup.arm.speculative_config.max_draft_tokens, resolved(setup.engine.max_num_seqs)
+    known = OffLine(most, limit, seconds, setup.survival)
+    return setup.arm.rule.bind(rule_setting(known, requests, tape, streams))
 
 
 def simulate(scenario: Scenario, arm: str, replicate: int, base_dir: Path, *, leap: bool = True) -> RunRecord:
@@ -169,6 +181,8 @@ def simulate(scenario: Scenario, arm: str, replicate: int, base_dir: Path, *, le
     requests = scenario.workload.requests(streams, base_dir)
     setup = set_up(scenario, arm, base_dir)
     tape = draw_tape(setup.arm, requests, streams)
+    k = setup.arm.speculative_config.max_accepted_tokens
+    tape = setup.what_if.tape(tape, setup.survival(k), requests, streams) if k else tape
     rule, switching = bind_rule(setup, requests, tape, streams), setup.arm.rule.switching
     config, stops = setup.scheduler_config, switching.drafter_stops
     env, recorder = simpy.Environment(), Recorder(requests)

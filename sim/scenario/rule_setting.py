@@ -1,6 +1,7 @@
 """What the K rule of an arm may know of it: step times as an engine would measure them, acceptance, and the future."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -9,7 +10,6 @@ from sim.acceptance.confidence import confident_drafts
 from sim.cost.base import NO_ATTENTION, AttentionLoad, ForwardPass
 from sim.draft_length.base import Floats, Ints, Setting
 from sim.rng import Streams
-from sim.scenario.arms import Arm
 from sim.server.pricing import StepPricer
 from sim.speculation.base import DraftWork
 from sim.workload.requests import RequestTable
@@ -17,11 +17,24 @@ from sim.workload.requests import RequestTable
 StepSeconds = Callable[[int, int, int, int], float]
 
 
-def rule_setting(
-    arm: Arm, step_seconds: StepSeconds, max_num_seqs: int, requests: RequestTable, tape: Tape, streams: Streams
-) -> Setting:
+class OffLine(NamedTuple):
+    """What an engine's operator could measure before the run.
+
+    Attributes:
+        max_draft_tokens, max_num_seqs: limits of the arm.
+        step_seconds: see `steady_step_seconds`.
+        survival: K -> unconditional acceptance rates of the main traffic, shape (K,).
+    """
+
+    max_draft_tokens: int
+    max_num_seqs: int
+    step_seconds: StepSeconds
+    survival: Callable[[int], Floats]
+
+
+def rule_setting(known: OffLine, requests: RequestTable, tape: Tape, streams: Streams) -> Setting:
     """What there is to know in one run."""
-    k = arm.speculative_config.max_draft_tokens
+    k = known.max_draft_tokens
 
     def verified(cursor: Ints, drafts: int) -> Ints:
         if tape.proposed is None:
@@ -30,21 +43,14 @@ def rule_setting(
 
     return Setting(
         max_draft_tokens=k,
-        max_num_seqs=max_num_seqs,
+        max_num_seqs=known.max_num_seqs,
         num_requests=len(requests),
-        step_seconds=step_seconds,
-        survival=lambda num_draft_tokens: _survival(arm, num_draft_tokens),
+        step_seconds=known.step_seconds,
+        survival=known.survival,
         verified=verified,
         taken=tape.taken,
         confident=lambda at_least, sharpness: confident_drafts(tape, requests, k, at_least, sharpness, streams),
     )
-
-
-def _survival(arm: Arm, num_draft_tokens: int) -> Floats:
-    """Of the arm's acceptance; classes with one of their own are left out, as in a profile of the main traffic."""
-    if arm.acceptance is None:
-        return np.zeros(num_draft_tokens)
-    return arm.acceptance.survival(num_draft_tokens)
 
 
 def steady_step_seconds(pricer: StepPricer, overlapped: bool) -> StepSeconds:
