@@ -92,6 +92,11 @@ class Ema(StoppingDraftLength):
             raise ValueError(f"slots must have rising batch sizes; found {sizes}")
         return self
 
+    @property
+    def needs_chain(self) -> bool:
+        """SGLang adapts chains only (top-k of 1)."""
+        return True
+
     def wrong_for(self, max_draft_tokens: int) -> str:
         """Candidates above the largest K, when they are not the defaults."""
         most = max(slot.candidate_steps[-1] for slot in self.slots)

@@ -27,6 +27,11 @@ class Heuristic(ChangingDraftLength):
     kind: Literal["heuristic"] = "heuristic"
     num_assistant_tokens: PositiveCount | None = None
 
+    @property
+    def needs_chain(self) -> bool:
+        """Full success means nothing in a tree."""
+        return True
+
     def wrong_for(self, max_draft_tokens: int) -> str:
         """A start above the largest K."""
         if (self.num_assistant_tokens or 0) <= max_draft_tokens:
