@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.errors import ScenarioError
+from sim.proposers.base import Proposer
 from sim.rng import Floats, Ints, Streams
 from sim.spec import Family, Spec
+from sim.verification.base import VerificationRule
 from sim.workload.requests import RequestTable
 
 Counts = NDArray[np.uint8]
@@ -97,6 +99,27 @@ class AcceptanceModel(Spec):
 
     def located(self, base_dir: Path) -> Self:
         """This model with relative file names taken from `base_dir`; itself when it names no file."""
+        return self
+
+    def under(self, rule: VerificationRule) -> "AcceptanceModel":
+        """This model when the arm verifies with `rule`; itself when its figures were measured under the rule."""
+        return self
+
+    def check_files(self) -> None:
+        """Read the files it names, if any.
+
+        Raises:
+            ScenarioError: one of them cannot be used.
+        """
+
+    def drafted_by(self, proposer: Proposer | None) -> Self:
+        """This model for an arm whose method drafts by `proposer` (None: not from tokens).
+
+        Most kinds state what is accepted, whatever drafts, and return themselves.
+
+        Raises:
+            ScenarioError: acceptance is computed from tokens, and the method does not draft from them.
+        """
         return self
 
     def check_draft_tokens(self, max_draft_tokens: int) -> None:

@@ -137,10 +137,10 @@ def why_not(setup: ArmSetup) -> str:
     """Why the closed form does not describe an arm; "" when it does."""
     if setup.arm.class_acceptance:
         return "traffic classes have acceptances of their own"
-    if setup.arm.speculative_config.method == "ngram":
-        return "the number of n-gram drafts depends on the text"
-    if setup.arm.rule.table(setup.arm.speculative_config.max_draft_tokens) is None:
-        return f"K follows from what happens in the run ({setup.arm.rule.kind})"
+    if setup.arm.speculative_config.draft_count_varies:
+        return "the number of drafts depends on the text"
+    if setup.arm.k_rule.table(setup.arm.speculative_config.max_draft_tokens) is None:
+        return f"K follows from what happens in the run ({setup.arm.k_rule.kind})"
     return ""
 
 

@@ -48,6 +48,7 @@ def manifest_document(
         "shard": None if plan.shard == WHOLE else f"{plan.shard.part}/{plan.shard.parts}",
         "arms": list(scenario.arms),
         "baseline": scenario.baseline,
+        "verification": verification_of(plan.cells),
         "replicates": scenario.sweep.replicates,
         "confidence": scenario.sweep.breakeven.confidence if scenario.sweep.breakeven else 0.95,
         "percentile_method": "linear (NumPy)",
@@ -55,6 +56,17 @@ def manifest_document(
         "warnings": list(warnings),
         "cells": states,
     }
+
+
+def verification_of(cells: Sequence[Cell]) -> dict[str, dict[str, object]]:
+    """By speculating arm: the rules that verify its drafts in any cell, and whether all of them are lossless."""
+    found: dict[str, dict[str, object]] = {}
+    for name in cells[0].scenario.arms:
+        arms = [cell.scenario.arms[name] for cell in cells]
+        rules = dict.fromkeys(arm.rule.kind for arm in arms if arm.speculates)
+        if rules:
+            found[name] = {"kinds": list(rules), "lossless": all(arm.lossless for arm in arms)}
+    return found
 
 
 def _status(states: Sequence[str], shard: Shard) -> str:

@@ -5,7 +5,6 @@ Arms that differ in nothing but K and its rule are compared with their oracle an
 lost.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -45,10 +44,8 @@ class Contest:
 
 def same_but_for_k(arm: Arm) -> str:
     """Equal for arms that differ in K and its rule alone."""
-    data = arm.model_dump(mode="json", exclude={"draft_length"})
-    config = data["speculative_config"]
-    data["speculative_config"] = {key: value for key, value in config.items() if key not in K_KEYS}
-    return json.dumps(data, sort_keys=True)
+    config = arm.speculative_config.model_dump(mode="json", exclude=set(K_KEYS))
+    return repr((config, arm.acceptance, arm.class_acceptance, arm.verification))
 
 
 def contests(arms: Mapping[str, Arm]) -> list[Contest]:
@@ -63,7 +60,7 @@ def contests(arms: Mapping[str, Arm]) -> list[Contest]:
 
 
 def _contest(names: Sequence[str], plain: Sequence[str], arms: Mapping[str, Arm]) -> Contest:
-    kinds = {name: arms[name].rule.kind for name in names}
+    kinds = {name: arms[name].k_rule.kind for name in names}
     rules = tuple(name for name in names if kinds[name] not in ("fixed", "oracle"))
     fixed = tuple(name for name in names if kinds[name] == "fixed")
     oracles = [name for name in names if kinds[name] == "oracle"]
@@ -120,7 +117,7 @@ def _mean(runs: Runs, cell_id: str, arm: str, column: str) -> float | None:
 
 def _about(runs: Runs, cell_id: str, arm: str, arms: Mapping[str, Arm]) -> dict[str, object]:
     means = {column: _mean(runs, cell_id, arm, column) for column in ("k_mean", "k_switches")}
-    return {"arm": arm, "rule": arms[arm].rule.kind if arms[arm].speculates else "plain", **means}
+    return {"arm": arm, "rule": arms[arm].k_rule.kind if arms[arm].speculates else "plain", **means}
 
 
 def _row(

@@ -52,12 +52,14 @@ class StepTable:
     Attributes:
         arms: their names.
         method: vLLM's name of the method.
+        draft_count_varies: the text decides how many drafts are found; steps are priced as if all K were.
         arm_ks: every K that these arms use.
         rows: for context, batch, K, the last varying fastest.
     """
 
     arms: tuple[str, ...]
     method: str
+    draft_count_varies: bool
     arm_ks: tuple[int, ...]
     rows: tuple[StepRow, ...]
 
@@ -87,7 +89,7 @@ def with_draft_tokens(setup: ArmSetup, num_draft_tokens: int, plain: ArmSetup) -
 def used_draft_tokens(setup: ArmSetup) -> tuple[int, ...]:
     """Every K of an arm's table by batch size, else the largest; 0 only for plain decoding."""
     most = setup.arm.speculative_config.max_draft_tokens
-    table = setup.arm.rule.table(most)
+    table = setup.arm.k_rule.table(most)
     return (most,) if table is None else tuple(sorted({k for k in table.k if k})) or (most,)
 
 
@@ -107,7 +109,8 @@ def _table(arms: Sequence[tuple[str, ArmSetup]], plain: ArmSetup, grid: Grid) ->
     setup = max((setup for _, setup in arms), key=lambda one: one.arm.speculative_config.max_draft_tokens)
     variants = [(k, variant) for k in ks if (variant := with_draft_tokens(setup, k, plain)) is not None]
     rows = tuple(_rows(variants, plain, grid))
-    return StepTable(tuple(name for name, _ in arms), setup.arm.speculative_config.method, used, rows)
+    method = setup.arm.speculative_config
+    return StepTable(tuple(name for name, _ in arms), method.method, method.draft_count_varies, used, rows)
 
 
 def _rows(variants: Iterable[tuple[int, ArmSetup]], plain: ArmSetup, grid: Grid) -> Iterator[StepRow]:

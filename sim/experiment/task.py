@@ -128,7 +128,7 @@ def measure_of(scenario: Scenario) -> Measure:
 
 def _identity(task: Task, scenario: Scenario) -> Row:
     """The first columns of the summary: which run this is and what load it had."""
-    arrivals = scenario.workload.arrivals
+    arrivals, arm = scenario.workload.arrivals, scenario.arms[task.arm]
     return {
         "experiment": scenario.name,
         "cell_id": task.cell_id,
@@ -136,6 +136,8 @@ def _identity(task: Task, scenario: Scenario) -> Row:
         "is_baseline": task.arm == scenario.baseline,
         "replicate": task.replicate,
         "seed": scenario.seed,
+        "verification": arm.rule.kind if arm.speculates else None,
+        "lossless": arm.lossless,
         **{f"vary.{key}": value for key, value in task.vary.items()},
         "max_concurrency": getattr(arrivals, "max_concurrency", None),
         "request_rate": getattr(arrivals, "request_rate", None),
@@ -149,7 +151,7 @@ def _result(task: Task, scenario: Scenario, run: Measured, row: Row) -> dict[str
     memory |= {"num_kv_blocks": run.record.num_kv_blocks, "block_size": run.record.block_size}
     empty = [key for key, value in row.items() if value is None]
     outside, of_time = extrapolated_shares(run.record.steps, run.steps)
-    inapplicable = ("max_concurrency", "request_rate", "burstiness")
+    inapplicable = ("max_concurrency", "request_rate", "burstiness", "verification")
     return {
         "schema_version": 1,
         "summary": row,

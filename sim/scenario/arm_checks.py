@@ -3,10 +3,14 @@
 from collections.abc import Iterator
 
 from sim.acceptance.base import MAX_DRAFT_TOKENS, AcceptanceModel
+from sim.acceptance.stream_replay import StreamReplay
+from sim.errors import ScenarioError
 from sim.scenario.arms import Arm
-from sim.scenario.document import Path
+from sim.scenario.document import Path, dotted
 from sim.scenario.findings import Context, Finding, note, reads
 from sim.scenario.suggestions import did_you_mean, one_of
+from sim.speculation.base import SpeculationMethod
+from sim.token_streams.streams import read_streams
 
 
 @reads("arms")
@@ -24,7 +28,7 @@ def _baseline(context: Context) -> Iterator[Finding]:
 def _acceptance(context: Context) -> Iterator[Finding]:
     for name, arm in context.scenario.arms.items():
         if not arm.speculates:
-            for key in ("acceptance", "class_acceptance"):
+            for key in ("acceptance", "class_acceptance", "verification"):
                 if getattr(arm, key):
                     yield Finding(("arms", name, key), "has no effect: this arm does not speculate", at_key=True)
         elif arm.acceptance is None:
@@ -55,8 +59,8 @@ def _wrong_rule(arm: Arm, async_scheduling: bool) -> str:
         return "contradicts speculative_config.num_speculative_tokens_per_batch_size; allowed: one of them"
     if rule.needs_chain and config.max_accepted_tokens != config.max_draft_tokens:
         return f"{rule.kind} needs drafts that form a chain; {config.method} drafts a tree"
-    if rule.needs_drafts and config.method == "ngram":
-        return f"{rule.kind} needs the drafter's probabilities, which n-gram look-ups do not have"
+    if rule.needs_drafts and not config.drafts_have_probabilities:
+        return f"{rule.kind} looks at the drafter's probabilities, of which {config.method} has none"
     if rule.needs_drafts and async_scheduling:
         return f"{rule.kind} ends drafts while they are made, which engine.async_scheduling does not wait for; drop one"
     return rule.wrong_for(config.max_draft_tokens)
@@ -71,13 +75,37 @@ def _acceptance_reaches_k(context: Context) -> Iterator[Finding]:
                 yield Finding(path, f"covers {limit} draft tokens; allowed: at least num_speculative_tokens = {k}")
 
 
+def _acceptance_models(name: str, arm: Arm) -> Iterator[tuple[Path, AcceptanceModel]]:
+    if arm.acceptance is not None:
+        yield ("arms", name, "acceptance"), arm.acceptance
+    for key, model in arm.class_acceptance.items():
+        yield ("arms", name, "class_acceptance", key), model
+
+
 def _acceptance_limits(name: str, arm: Arm) -> Iterator[tuple[Path, int]]:
-    models: dict[Path, AcceptanceModel | None] = {("arms", name, "acceptance"): arm.acceptance}
-    models |= {("arms", name, "class_acceptance", key): model for key, model in arm.class_acceptance.items()}
-    for path, model in models.items():
-        limit = model.max_supported_draft_tokens() if model is not None else None
+    for path, model in _acceptance_models(name, arm):
+        limit = model.max_supported_draft_tokens()
         if limit is not None:
             yield path, limit
+
+
+@reads("arms")
+def _acceptance_files(context: Context) -> Iterator[Finding]:
+    for name, arm in context.scenario.arms.items():
+        for path, model in _acceptance_models(name, arm):
+            try:
+                model.located(context.base_dir).check_files()
+            except ScenarioError as error:
+                yield Finding(path, str(error))
+
+
+@reads("arms")
+def _rule_fits_the_drafts(context: Context) -> Iterator[Finding]:
+    for name, arm in context.scenario.arms.items():
+        config = arm.speculative_config
+        if arm.speculates and arm.rule.needs_draft_probabilities and not config.drafts_have_probabilities:
+            message = f"{arm.rule.kind} looks at the drafter's probabilities, but {config.method} has none"
+            yield Finding(("arms", name, "verification"), f"{message}; its drafts are verified by greedy_draft")
 
 
 @reads("arms", "workload")
@@ -111,6 +139,50 @@ def _drafts_fit(context: Context) -> Iterator[Finding]:
 def _drafts_on_the_gpu(context: Context) -> Iterator[Finding]:
     """VLLM refuses this too (`VllmConfig`: asynchronous scheduling only with EAGLE, MTP and draft models)."""
     for name, arm in context.scenario.arms.items():
-        if context.scenario.engine.async_scheduling and arm.speculative_config.method == "ngram":
-            message = "n-gram drafts are made on the CPU, which engine.async_scheduling does not wait for; drop one"
+        if context.scenario.engine.async_scheduling and arm.speculative_config.drafts_on_cpu:
+            what = f"the drafts of {arm.speculative_config.method}"
+            message = f"{what} are made on the CPU, which engine.async_scheduling does not wait for; drop one"
             yield Finding(("arms", name, "speculative_config", "method"), message)
+
+
+@reads("arms", "sweep")
+def _lookup_acts(context: Context) -> Iterator[Finding]:
+    """Settings of a look-up in tokens, and acceptance computed from tokens, need one another."""
+    for name, arm in context.scenario.arms.items():
+        method, models = arm.speculative_config, dict(_acceptance_models(name, arm))
+        replays = {path for path, model in models.items() if isinstance(model, StreamReplay)}
+        if arm.speculates and method.proposer is None:
+            for path in sorted(replays, key=str):
+                message = f"{method.method} does not draft from tokens; allowed: with method ngram, suffix or rest"
+                yield Finding((*path, "kind"), f"found 'stream_replay': {message}")
+        elif not replays:
+            yield from _idle_lookup_keys(context, name, method)
+
+
+@reads("arms")
+def _streams_can_be_read(context: Context) -> Iterator[Finding]:
+    for name, arm in context.scenario.arms.items():
+        proposer = arm.speculative_config.located(context.base_dir).proposer
+        for path, model in _acceptance_models(name, arm):
+            if not isinstance(model, StreamReplay) or proposer is None:
+                continue
+            try:
+                remark = proposer.check(read_streams(context.base_dir / model.path))
+            except ScenarioError as error:
+                for problem in error.problems:
+                    place = f"{problem.where}: {problem.key}: ".replace(": : ", ": ") if problem.where else ""
+                    yield Finding((*path, "path"), place + problem.message)
+            else:
+                if remark:
+                    yield note((*path, "path"), f"no effect of {remark}")
+
+
+def _idle_lookup_keys(context: Context, name: str, method: SpeculationMethod) -> Iterator[Finding]:
+    """Look-up settings that were given, or are varied, though acceptance is stated and not computed."""
+    reason = "no effect: only acceptance of kind stream_replay looks drafts up"
+    for key in method.lookup_keys:
+        path: Path = ("arms", name, "speculative_config", key)
+        if dotted(path) in context.scenario.sweep.vary:
+            yield note(("sweep", "vary", dotted(path)), reason)
+        elif getattr(method, key) != type(method).model_fields[key].default:
+            yield note(path, reason)

@@ -66,7 +66,7 @@ class ArmSetup:
     def draft_tokens(self, num_seqs: int) -> int:
         """K of a batch of this size; the largest where K does not follow from the batch size alone."""
         most = self.arm.speculative_config.max_draft_tokens
-        table = self.arm.rule.table(most)
+        table = self.arm.k_rule.table(most)
         return most if table is None else table.at(num_seqs)
 
     @property
@@ -114,6 +114,7 @@ def set_up(scenario: Scenario, arm: str, base_dir: Path) -> ArmSetup:
         max_model_len=scenario.engine.max_model_len,
         num_gpu_blocks_override=engine.num_gpu_blocks_override,
         speculates=spec.speculates,
+        enable_expert_parallel=engine.enable_expert_parallel,
     )
     if scenario.engine.max_model_len is None:  # not stated: the model's own length, or what fits
         fits = min(resolved(engine.max_model_len), deployment.num_kv_tokens)
@@ -156,11 +157,11 @@ def _overlay(
 
 def bind_rule(setup: ArmSetup, requests: RequestTable, tape: Tape, streams: Streams) -> Rule:
     """The arm's K rule, bound to one run."""
-    pricer = StepPricer(setup.cost, setup.drafter, setup.arm.rule.switching._replace(switch_s=0.0))
+    pricer = StepPricer(setup.cost, setup.drafter, setup.arm.k_rule.switching._replace(switch_s=0.0))
     seconds = steady_step_seconds(pricer, setup.engine.async_scheduling)
     most, limit = setup.arm.speculative_config.max_draft_tokens, resolved(setup.engine.max_num_seqs)
     known = OffLine(most, limit, seconds, setup.survival)
-    return setup.arm.rule.bind(rule_setting(known, requests, tape, streams))
+    return setup.arm.k_rule.bind(rule_setting(known, requests, tape, streams))
 
 
 def simulate(scenario: Scenario, arm: str, replicate: int, base_dir: Path, *, leap: bool = True) -> RunRecord:
@@ -183,7 +184,7 @@ def simulate(scenario: Scenario, arm: str, replicate: int, base_dir: Path, *, le
     tape = draw_tape(setup.arm, requests, streams)
     k = setup.arm.speculative_config.max_accepted_tokens
     tape = setup.what_if.tape(tape, setup.survival(k), requests, streams) if k else tape
-    rule, switching = bind_rule(setup, requests, tape, streams), setup.arm.rule.switching
+    rule, switching = bind_rule(setup, requests, tape, streams), setup.arm.k_rule.switching
     config, stops = setup.scheduler_config, switching.drafter_stops
     env, recorder = simpy.Environment(), Recorder(requests)
     if setup.engine.async_scheduling:

@@ -77,6 +77,8 @@ def _describe(scenario: Scenario, arm: str, base_dir: Path) -> str:
     text = ", ".join(f"{key}: {value}" for key, value in config.items())
     acceptance = f", acceptance {setup.arm.acceptance.kind}" if setup.arm.acceptance else ""
     acceptance += f", K rule {setup.arm.draft_length.kind}" if setup.arm.draft_length else ""
+    if setup.arm.speculates:
+        acceptance += f", verified by {setup.arm.rule.kind} ({'' if setup.arm.lossless else 'not '}lossless)"
     memory = setup.deployment.memory
     return (
         f"  {arm}: {{{text}}}{acceptance}; KV pool {format_bytes(memory.kv_pool)} = "

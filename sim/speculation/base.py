@@ -5,13 +5,14 @@ no tokens and costs nothing.
 """
 
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol, Self
 
 from sim.cost.base import NO_ATTENTION, AttentionLoad, BoundCost, ForwardPass
 from sim.deployment import Deployment
 from sim.draft_length.base import DraftLength
 from sim.draft_length.fixed import Fixed
 from sim.models.model import Model
+from sim.proposers.base import Proposer
 from sim.spec import Family, Spec
 
 
@@ -52,7 +53,25 @@ class SpeculationMethod(Spec):
     `bind` needs the deployment because a drafter's passes are priced on the same GPUs.
     """
 
+    #: Whether drafts are drawn from a distribution q that a verification rule can look at; look-ups have none.
+    drafts_have_probabilities: ClassVar[bool] = True
+    #: Drafts are made on the CPU, so the next step cannot be scheduled before this one is done.
+    drafts_on_cpu: ClassVar[bool] = False
+    #: How many drafts a step finds depends on the text, so that closed forms do not hold.
+    draft_count_varies: ClassVar[bool] = False
+    #: Keys of the look-up: they act where acceptance is computed from tokens (`stream_replay`).
+    lookup_keys: ClassVar[tuple[str, ...]] = ()
+
     method: str
+
+    def located(self, base_dir: Path) -> Self:
+        """This config with relative names of data files taken from `base_dir`; itself when it names none."""
+        return self
+
+    @property
+    def proposer(self) -> Proposer | None:
+        """The rule that drafts from tokens; None when a network drafts, or nothing does."""
+        return None
 
     @property
     def max_draft_tokens(self) -> int:
@@ -86,6 +105,10 @@ class SpeculationMethod(Spec):
             base_dir: folder that relative `config.json` paths start from.
         """
         raise NotImplementedError
+
+    def host_memory_bytes(self, mean_output_tokens: float) -> float:
+        """Memory of the host, not of the GPU, that drafting needs when outputs have this mean length."""
+        return 0.0
 
     def bind(self, deployment: Deployment, cost: BoundCost) -> Drafter:
         """Price this drafter on the deployment."""

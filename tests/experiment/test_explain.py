@@ -17,6 +17,7 @@ from sim.experiment.step_table import StepRow
 from sim.metrics.details import mean_decode_context
 from sim.metrics.summary import Measure, measure_run
 from sim.metrics.window import Loop
+from sim.report.explain import explanation_text
 from sim.scenario.build import set_up, simulate
 from sim.scenario.load import LoadedScenario, load_scenario
 
@@ -54,6 +55,24 @@ def test_waterfall_adds_up_and_splits_the_kv(small: Load) -> None:
     # 500 + the new token = 501 tokens = 32 blocks of 16; with 3 drafts and 3 slots ahead 507 = 32, 1007 = 63
     assert [c.requests for c in plain.capacity] == [plain.kv_capacity_tokens // 16 // blocks for blocks in (32, 63)]
     assert [c.requests for c in fast.capacity] == [fast.kv_capacity_tokens // 16 // blocks for blocks in (32, 63)]
+
+
+def test_whole_experts_are_told(small: Load) -> None:
+    """128 experts on 2 GPUs; nothing is said of slices, or on one GPU."""
+    engine = {"tensor_parallel_size": 2, "enable_expert_parallel": True, "max_model_len": 4096}
+    spread = small(model="qwen3-30b-a3b", cost_model="roofline", arms={"plain": {}}, engine=engine)
+    found = explain(spread, Asked(batches=(1, 64)))
+    assert found.deployed.experts_per_gpu == 64
+    assert "expert parallel: 64 whole experts of every layer on each GPU" in explanation_text(found)
+    sliced = small(
+        model="qwen3-30b-a3b",
+        cost_model="roofline",
+        arms={"plain": {}},
+        engine=engine | {"enable_expert_parallel": False},
+    )
+    split = explain(sliced, Asked(batches=(1, 64)))
+    assert split.deployed.experts_per_gpu is None
+    assert row(found, 1, 0).op_ms["linear"] > row(split, 1, 0).op_ms["linear"]
 
 
 def test_constant_times_give_the_textbook_rows(small: Load) -> None:
@@ -178,7 +197,7 @@ def test_arms_without_a_closed_form_say_why(small: Load) -> None:
     ngram = {"speculative_config": {"method": "ngram", "num_speculative_tokens": 3}, "acceptance": IID}
     found = explain(small(arms=arms(ngram=ngram)), Asked())
     (answer,) = arm(found, "ngram").break_even
-    assert "n-gram" in answer.reason
+    assert "depends on the text" in answer.reason
     assert (answer.batch_1, answer.pays, arm(found, "ngram").drafter) == (None, (), None)
     classes = [{"name": "a", "share": 1, "speculate": False}, {"name": "b", "share": 1}]
     workload = {"arrivals": {"kind": "closed", "max_concurrency": 2}, "classes": classes}
@@ -294,3 +313,9 @@ def test_shipped_scenarios_can_be_explained(name: str) -> None:
     numbers = [value for table in found.tables for r in table.rows for value in asdict(r).values()]
     assert all(np.isfinite(value) for value in numbers if isinstance(value, float))
     assert all(fill.total_ms > 0 for fill in (each.prefill for each in found.arms))
+
+
+def test_memory_of_the_host_is_told(small: Load) -> None:
+    rest = {"speculative_config": {"method": "rest", "num_speculative_tokens": 3}, "acceptance": IID}
+    found = explain(small(arms=arms(rest=rest)), Asked())
+    assert (arm(found, "rest").host_memory_bytes, arm(found, "plain").host_memory_bytes) == (12e9, 0.0)

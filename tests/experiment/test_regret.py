@@ -80,7 +80,7 @@ def test_references_are_made_once_and_only_when_asked(small) -> None:
     assert list(small(arms=arms).scenario.arms) == ["plain", "a", "b", "mine"]
     filled = small(arms=arms, sweep={"regret": True, "replicates": 1}).scenario
     assert list(filled.arms) == ["plain", "a", "b", "mine", "eagle3-oracle", "eagle3-k1", "eagle3-k3"]
-    assert filled.arms["eagle3-oracle"].rule.kind == "oracle"
+    assert filled.arms["eagle3-oracle"].k_rule.kind == "oracle"
     assert filled.arms["eagle3-k1"].speculative_config.max_draft_tokens == 1
     assert filled.arms["eagle3-k1"].acceptance == filled.arms["a"].acceptance
     assert load_mapping(plain_data(filled)).scenario == filled

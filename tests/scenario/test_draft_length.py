@@ -23,12 +23,12 @@ def load(rule: object, config: dict | None = EAGLE, engine: dict | None = None) 
 
 
 def test_the_rule_in_force() -> None:
-    assert load({"kind": "ema"}).scenario.arms["a"].rule.kind == "ema"
-    assert load(None).scenario.arms["a"].rule.kind == "fixed"
+    assert load({"kind": "ema"}).scenario.arms["a"].k_rule.kind == "ema"
+    assert load(None).scenario.arms["a"].k_rule.kind == "fixed"
     pasted = load(None, EAGLE | TABLE).scenario.arms["a"]
     stated = load({"kind": "batch_table"} | TABLE).scenario.arms["a"]
-    assert pasted.rule == stated.rule
-    assert pasted.rule.table(3).k == (3, 1)
+    assert pasted.k_rule == stated.k_rule
+    assert pasted.k_rule.table(3).k == (3, 1)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_the_rule_in_force() -> None:
     [
         ({"kind": "ema"}, None, {}, "has no effect: this arm does not speculate"),
         ({"kind": "ema"}, EAGLE | TABLE, {}, "contradicts speculative_config.num_speculative_tokens_per_batch_size"),
-        ({"kind": "p_min", "p_min": 0.5, "sharpness": 0.3}, NGRAM, {}, "n-gram look-ups do not have"),
+        ({"kind": "p_min", "p_min": 0.5, "sharpness": 0.3}, NGRAM, {}, "of which ngram has none"),
         ({"kind": "confidence", "sharpness": 0.3}, EAGLE, {"async_scheduling": True}, "does not wait for"),
         ({"kind": "heuristic", "num_assistant_tokens": 9}, EAGLE, {}, "at most num_speculative_tokens = 3"),
         ({"kind": "goodput", "ks": [0, 5]}, EAGLE, {}, "at most num_speculative_tokens = 3"),

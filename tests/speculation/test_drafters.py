@@ -8,6 +8,8 @@ import pytest
 from sim.cost.base import BoundCost, ForwardPass, HostOverhead, PassPrice
 from sim.cost.passes import join_passes, plain_pass, prefill_pass, verify_pass
 from sim.models.catalogue import find_model
+from sim.proposers.retrieval import Retrieval
+from sim.proposers.suffix import SuffixDecoding
 from sim.speculation.base import DraftWork, SpeculationMethod
 from sim.speculation.chain import AutoregressiveDrafter
 from sim.speculation.draft_model import DraftModel
@@ -15,6 +17,9 @@ from sim.speculation.eagle import Eagle
 from sim.speculation.mtp import Mtp
 from sim.speculation.ngram import Ngram, NgramDrafter
 from sim.speculation.plain import NoDrafter, Plain
+from sim.speculation.rest import Rest
+from sim.speculation.suffix import Suffix
+from sim.speculation.token_lookup import LookupPerRequest
 
 HERE = Path()
 LAUNCH_S = 0.001
@@ -105,3 +110,40 @@ def test_mtp_drafts_with_a_layer_of_its_target() -> None:
     target = find_model("deepseek-v3", HERE)
     model = Mtp(method="mtp", num_speculative_tokens=1).drafter_model(target, HERE)
     assert (model.layers, model.experts, model.kv_lora_rank) == (1, target.experts, target.kv_lora_rank)
+
+
+def test_lookups_per_request_grow_with_the_batch_only() -> None:
+    search = LookupPerRequest(1e-5, 2e-5)
+    assert search.draft_seconds(decode_work(10, 999, 3)) == pytest.approx(1e-5 + 10 * 2e-5)
+    assert search.draft_seconds(decode_work(10, 99, 8)) == search.draft_seconds(decode_work(10, 9999, 1))
+    assert search.draft_seconds(decode_work(10, 999, 0)) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("written", "lookup"),
+    [({}, (5, 5)), ({"prompt_lookup_min": 3}, (3, 3)), ({"prompt_lookup_max": 4}, (4, 4))],
+)
+def test_lookup_lengths_default_to_one_another_and_to_5_as_in_vllm(written: dict[str, int], lookup: tuple) -> None:
+    rule = Ngram(num_speculative_tokens=3, **written).proposer
+    assert (rule.prompt_lookup_min, rule.prompt_lookup_max) == lookup
+
+
+def test_a_lookup_from_above_to_below_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"prompt_lookup_min \(4\) is above prompt_lookup_max \(2\)"):
+        Ngram(num_speculative_tokens=3, prompt_lookup_min=4, prompt_lookup_max=2)
+
+
+def test_suffix_decoding_drafts_up_to_its_depth_unless_told() -> None:
+    assert Suffix().num_speculative_tokens == 24
+    assert Suffix(suffix_decoding_max_tree_depth=12).max_draft_tokens == 12
+    assert Suffix(suffix_decoding_max_tree_depth=12, num_speculative_tokens=3).max_draft_tokens == 3
+
+
+def test_methods_that_look_drafts_up_bring_their_rule_and_say_what_the_host_holds() -> None:
+    suffix, rest = Suffix(num_speculative_tokens=8), Rest(num_speculative_tokens=8, datastore="store.jsonl")
+    assert suffix.proposer == SuffixDecoding(24, 10_000, 1.0, 0.1)
+    assert suffix.host_memory_bytes(500) == pytest.approx(10_000 * 500 * 228)
+    assert rest.located(Path("/data")).proposer == Retrieval(16, 10, Path("/data/store.jsonl"))
+    assert rest.host_memory_bytes(500) == 12e9
+    assert Ngram(num_speculative_tokens=3).host_memory_bytes(500) == 0.0
+    assert Eagle(method="eagle", num_speculative_tokens=3).proposer is None
