@@ -5,7 +5,7 @@ draft were endless; a step with k drafts accepts min(tape[p], k) of them and emi
 the bonus token). Keyed by (seed, workload row, position), never by draw order: all arms and all K meet the same text.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -96,6 +96,10 @@ class AcceptanceModel(Spec):
     def max_supported_draft_tokens(self) -> int | None:
         """The largest K this model says something about; None when there is no limit."""
         return None
+
+    def missing_draft_tokens(self, num_draft_tokens: Iterable[int]) -> tuple[int, ...]:
+        """Those of the given K > 0 that this model says nothing about, in order; none for most kinds."""
+        return ()
 
     def located(self, base_dir: Path) -> Self:
         """This model with relative file names taken from `base_dir`; itself when it names no file."""

@@ -74,10 +74,15 @@ class Grid:
 
 
 def with_draft_tokens(setup: ArmSetup, num_draft_tokens: int, plain: ArmSetup) -> ArmSetup | None:
-    """The arm with another fixed K; plain decoding without a drafter for K = 0, None where K cannot be changed."""
-    config = setup.arm.speculative_config
+    """The arm with another fixed K; plain decoding without a drafter for K = 0.
+
+    None where K cannot be changed, or the acceptance says nothing of it.
+    """
+    config, acceptance = setup.arm.speculative_config, setup.arm.acceptance
     if num_draft_tokens == 0:
         return plain
+    if acceptance is not None and acceptance.missing_draft_tokens([num_draft_tokens]):
+        return None
     if not isinstance(config, ChainMethod):
         return setup if num_draft_tokens == config.max_draft_tokens else None
     changes = {"num_speculative_tokens": num_draft_tokens, "num_speculative_tokens_per_batch_size": None}

@@ -5,12 +5,16 @@ from collections.abc import Iterator
 from sim.acceptance.base import MAX_DRAFT_TOKENS, AcceptanceModel
 from sim.acceptance.stream_replay import StreamReplay
 from sim.errors import ScenarioError
+from sim.models.model import Model
 from sim.scenario.arms import Arm
 from sim.scenario.document import Path, dotted
 from sim.scenario.findings import Context, Finding, note, reads
 from sim.scenario.suggestions import did_you_mean, one_of
 from sim.speculation.base import SpeculationMethod
 from sim.token_streams.streams import read_streams
+
+#: Batches that a rule for K is asked about where the engine's limit is not known.
+MAX_NUM_SEQS = 1024
 
 
 @reads("arms")
@@ -108,6 +112,43 @@ def _rule_fits_the_drafts(context: Context) -> Iterator[Finding]:
             yield Finding(("arms", name, "verification"), f"{message}; its drafts are verified by greedy_draft")
 
 
+@reads("arms", "engine", "hardware")
+def _acceptance_of_every_k(context: Context) -> Iterator[Finding]:
+    """Kinds that know single K only have to know all that the arm's rule picks."""
+    most = context.engine.max_num_seqs if context.engine else None
+    for name, arm in context.scenario.arms.items():
+        k = arm.speculative_config.max_draft_tokens
+        table, sizes = arm.k_rule.table(k), range(1, (most or MAX_NUM_SEQS) + 1)
+        asked = range(1, k + 1) if table is None else sorted({table.at(num_seqs) for num_seqs in sizes} - {0})
+        for path, model in _acceptance_models(name, arm):
+            missing = ", ".join(map(str, model.missing_draft_tokens(asked)))
+            if missing:
+                message = f"says nothing of K = {missing}, which speculative_config asks for; add it"
+                yield Finding(path, message)
+
+
+@reads("arms", "model")
+def _vocabularies(context: Context) -> Iterator[Finding]:
+    """VLLM refuses to start (`SpeculativeConfig.verify_equal_vocab_size_if_draft_model`)."""
+    for name, arm in context.scenario.arms.items():
+        method = arm.speculative_config
+        drafter = _drafter(context, method) if context.model and method.needs_equal_vocabulary else None
+        if drafter and context.model and drafter.vocab != context.model.vocab:
+            message = (
+                f"{drafter.name} has a vocabulary of {drafter.vocab:,} tokens and {context.model.name} of "
+                f"{context.model.vocab:,}: engines refuse the pair; take a draft model with the target's tokenizer, or "
+                "set use_heterogeneous_vocab: true and state an acceptance measured that way"
+            )
+            yield Finding(("arms", name, "speculative_config", "model"), message)
+
+
+def _drafter(context: Context, method: SpeculationMethod) -> Model | None:
+    try:
+        return method.drafter_model(context.model, context.base_dir) if context.model else None
+    except ScenarioError:
+        return None
+
+
 @reads("arms", "workload")
 def _classes_exist(context: Context) -> Iterator[Finding]:
     classes = [traffic.name for traffic in context.scenario.workload.classes]
@@ -123,16 +164,21 @@ def _classes_exist(context: Context) -> Iterator[Finding]:
 def _drafts_fit(context: Context) -> Iterator[Finding]:
     tensor_parallel = context.scenario.engine.tensor_parallel_size
     for name, arm in context.scenario.arms.items():
-        k, config = arm.speculative_config.max_draft_tokens, ("arms", name, "speculative_config")
-        if k > MAX_DRAFT_TOKENS:
-            yield Finding((*config, "num_speculative_tokens"), f"found {k}; allowed: at most {MAX_DRAFT_TOKENS}")
+        method, config = arm.speculative_config, ("arms", name, "speculative_config")
+        k, key_of_k = method.max_draft_tokens, (*config, *_key_of_k(method))
+        if method.max_accepted_tokens > MAX_DRAFT_TOKENS:
+            yield Finding(key_of_k, f"found {method.max_accepted_tokens}; allowed: at most {MAX_DRAFT_TOKENS}")
         elif context.max_model_len is not None and k >= context.max_model_len:
             message = f"found {k}; allowed: below engine.max_model_len = {context.max_model_len}"
-            yield Finding((*config, "num_speculative_tokens"), message)
-        draft_tp = getattr(arm.speculative_config, "draft_tensor_parallel_size", None)
+            yield Finding(key_of_k, message)
+        draft_tp = getattr(method, "draft_tensor_parallel_size", None)
         if draft_tp not in (None, 1, tensor_parallel):
             message = f"found {draft_tp}; allowed: 1 or engine.tensor_parallel_size = {tensor_parallel}"
             yield Finding((*config, "draft_tensor_parallel_size"), message)
+
+
+def _key_of_k(method: SpeculationMethod) -> Path:
+    return ("num_speculative_tokens",) if "num_speculative_tokens" in type(method).model_fields else ()
 
 
 @reads("arms", "engine")

@@ -67,7 +67,9 @@ def model(request, recorded):
 
 @pytest.fixture
 def k(model):
-    return min(5, model.max_supported_draft_tokens() or 5)
+    largest = model.max_supported_draft_tokens() or 5
+    known = [k for k in range(1, largest + 1) if not model.missing_draft_tokens([k])]
+    return max((k for k in known if k <= 5), default=known[0])
 
 
 every_kind = pytest.mark.parametrize("model", EXAMPLES, indirect=True)
@@ -137,6 +139,8 @@ def test_longer_outputs_do_not_change_existing_positions(model, k):
 
 @every_kind
 def test_smaller_k_is_the_same_tape_cut(model, k):
+    if model.missing_draft_tokens(range(1, k)):
+        pytest.skip("its first drafts depend on K, see tests/acceptance/test_table_by_k.py")
     requests = table([40, 9, 130])
     for fewer in range(1, k):
         cut = model.tape(requests, fewer, Streams(4)).accepted
@@ -150,7 +154,7 @@ def test_survival_is_what_a_walk_finds(model, k):
         pytest.skip("exact for the recorded requests, see tests/acceptance/test_sequence_replay.py")
     requests = table(np.full(1500, 1200))
     tape = model.tape(requests, k, Streams(11))
-    for drafts in {1, k}:
+    for drafts in {1, k} - {*model.missing_draft_tokens([1])}:
         found, survival = walk(tape, requests, drafts), model.survival(drafts)
         assert survival.shape == (drafts,)
         assert np.all(np.diff(survival) <= 1e-12)

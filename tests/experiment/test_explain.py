@@ -19,6 +19,7 @@ from sim.metrics.summary import Measure, measure_run
 from sim.metrics.window import Loop
 from sim.report.explain import explanation_text
 from sim.scenario.build import set_up, simulate
+from sim.scenario.files import shipped_names
 from sim.scenario.load import LoadedScenario, load_scenario
 
 Load = Callable[..., LoadedScenario]
@@ -307,7 +308,7 @@ def test_what_cannot_be_is_named(small: Load) -> None:
         explain(small(model="llama-3.1-70b", hardware="rtx-4090"), Asked())
 
 
-@pytest.mark.parametrize("name", ["quickstart", "memory-pressure", "textbook", "mixed-traffic", "azure-replay"])
+@pytest.mark.parametrize("name", [name for name in shipped_names() if "/" not in name] + ["methods/dflash"])
 def test_shipped_scenarios_can_be_explained(name: str) -> None:
     found = explain(load_scenario(name), Asked(batches=(1, 64)))
     numbers = [value for table in found.tables for r in table.rows for value in asdict(r).values()]
