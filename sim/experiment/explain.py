@@ -185,8 +185,13 @@ def _arm(
 
 
 def _without_drafts(setup: ArmSetup) -> tuple[tuple[int, int], ...]:
-    ranges = getattr(setup.arm.speculative_config, "num_speculative_tokens_per_batch_size", None) or ()
-    return tuple((first, last) for first, last, k in ranges if k == 0)
+    """Batch sizes (first, last) at which the arm's table says K = 0."""
+    table = setup.arm.k_rule.table(setup.arm.speculative_config.max_draft_tokens)
+    if table is None:
+        return ()
+    most = max(resolved(setup.engine.max_num_seqs), table.first[-1])
+    ends = [*(first - 1 for first in table.first[1:]), most]
+    return tuple((first, last) for first, last, k in zip(table.first, ends, table.k, strict=True) if k == 0)
 
 
 def _acceptance(setup: ArmSetup) -> tuple[Acceptance, ...]:

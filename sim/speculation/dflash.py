@@ -88,7 +88,8 @@ class BlockDrafter:
         """Time of one step's drafting; 0 when the target's pass is empty."""
         if not work.target.num_tokens:
             return 0.0
-        return self.cost.draft_pass_seconds(block_pass(work), work.target.num_tokens)
+        taken_in = work.target.num_tokens + work.catch_up.num_tokens
+        return self.cost.draft_pass_seconds(block_pass(work), taken_in)
 
 
 def block_pass(work: DraftWork) -> ForwardPass:

@@ -39,6 +39,16 @@ ARMS = {
         },
         "acceptance": {"kind": "length", "tokens_per_step": 2.4, "num_speculative_tokens": 5},
     },
+    "schedule-stops": {
+        "speculative_config": {"method": "eagle3", "num_speculative_tokens": 4},
+        "draft_length": {
+            "kind": "draft_len_schedule",
+            "draft_len_schedule": [[2, 4], [5, 1]],
+            "switch_us": 70,
+            "cudagraph_slowdown": 0.2,
+        },
+        "acceptance": IID,
+    },
     "ngram": {
         "speculative_config": {"method": "ngram", "num_speculative_tokens": 4},
         "acceptance": {"kind": "ngram_markov", "profile": "sharegpt"},

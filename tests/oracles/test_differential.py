@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from sim.acceptance.base import NEVER, Tape
+from sim.draft_length.base import TableRule
 from sim.errors import CapacityError
 from sim.scheduler import waiting
 from sim.scheduler.plan import SchedulerConfig
@@ -127,16 +128,6 @@ def reference_steps(case: Case) -> Iterator[tuple]:
     yield "never ends"
 
 
-class ReferenceDraftLength:
-    """The draft rule of the reference, for the production scheduler."""
-
-    def __init__(self, config) -> None:
-        self.config = config
-
-    def choose(self, num_seqs: int) -> int:
-        return self.config.drafts_for(num_seqs)
-
-
 def production(case: Case) -> Scheduler:
     requests = case.requests
     table = RequestTable(
@@ -154,12 +145,8 @@ def production(case: Case) -> Scheduler:
         padded = [(position + [NEVER] * MAX_DEPTH)[:MAX_DEPTH] for r in requests for position in r["reach"]]
         reach = np.array(padded, np.uint8)
     limits = {k: v for k, v in vars(case.config).items() if k not in ("drafts", "max_fruitless_preemptions")}
-    return Scheduler(
-        SchedulerConfig(**limits),
-        table,
-        Tape(accepted, proposed if ask else None, reach=reach),
-        ReferenceDraftLength(case.config),
-    )
+    rule = TableRule.of((n, case.config.drafts_for(n)) for n in range(1, case.config.max_num_seqs + 1))
+    return Scheduler(SchedulerConfig(**limits), table, Tape(accepted, proposed if ask else None, reach=reach), rule)
 
 
 def production_steps(case: Case) -> Iterator[tuple]:
