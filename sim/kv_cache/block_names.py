@@ -50,7 +50,7 @@ class BlockNames:
 
     def of(self, row: int, start: int, stop: int) -> Ints:
         """Names of the blocks start..stop-1 of a request."""
-        parts = []
+        parts = [np.zeros(0, np.int64)]
         while stop > start:
             own = int(self._shared[row])
             if stop > own:
@@ -58,7 +58,7 @@ class BlockNames:
                 parts.append(np.arange(first + begin, first + stop))
                 stop = begin
             row = int(self._parent[row])
-        return np.concatenate(parts[::-1]) if len(parts) != 1 else parts[0]
+        return np.concatenate(parts[::-1])
 
 
 def _roots(parent: Ints) -> Ints:
