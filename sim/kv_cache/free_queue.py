@@ -65,12 +65,12 @@ class FreeQueue:
             self._head = end if count else self._head + int(taken[-1]) + 1
         ids = np.concatenate(popped) if popped else np.zeros(0, np.int64)
         self._place[ids] = _NOWHERE
-        return ids
+        return np.asarray(ids)
 
     def ids(self) -> Ids:
         """The cached blocks in the queue, head first."""
         cells = self._cells[self._head : self._tail][self._present(self._head, self._tail)]
-        return cells[cells != BLANK]
+        return np.asarray(cells[cells != BLANK])
 
     def _present(self, start: int, end: int) -> NDArray[np.bool_]:
         """Which cells still hold their block."""

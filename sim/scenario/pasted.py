@@ -25,7 +25,6 @@ SPECULATIVE_NO_EFFECT = frozenset(_UNUSED.split())
 _SYNTHETIC = ("synthetic_acceptance_rates", "synthetic_acceptance_length")
 _EXPLAINED = {
     "engine.quantization": "accepted, no effect; say model.weight_dtype instead",
-    "engine.enable_prefix_caching": "accepted, no effect: every prompt is computed in full",
     "speculative_config.disable_by_batch_size": "accepted, no effect, as in vLLM V1; "
     "use num_speculative_tokens_per_batch_size",
 }
@@ -85,8 +84,6 @@ def _engine(pasted: Pasted) -> None:
             pasted.drop(path)
         elif key in EngineArgs.no_effect_keys:
             _no_effect(pasted, path)
-        elif key == "enable_prefix_caching" and node.value is True:
-            pasted.note(path, _EXPLAINED["engine.enable_prefix_caching"])
 
 
 def _snake_case(pasted: Pasted) -> None:

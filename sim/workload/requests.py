@@ -35,6 +35,11 @@ class Sessions:
     turn: Ints
     think_ns: Ints
 
+    @cached_property
+    def first_row(self) -> Ints:
+        """(N,) row of the first turn of each row's session."""
+        return np.asarray(np.arange(len(self.turn)) - self.turn)
+
 
 @dataclass(frozen=True, eq=False)
 class RequestTable:

@@ -13,6 +13,7 @@ from sim.errors import Problem, ScenarioError
 from sim.spec import Spec
 from sim.text_file import read_text
 from sim.units import PositiveCount, Seconds
+from sim.workload.prefixes import BlockHashes
 from sim.workload.requests import Ints
 from sim.workload.trace_formats import TraceFormat, parse
 
@@ -28,6 +29,7 @@ class Trace:
         input_tokens, output_tokens: (N,) lengths, >= 1.
         path: the file.
         sha256: of the file's bytes, hex.
+        block_hashes: of every prompt's 512-token blocks; None when the trace has none.
     """
 
     arrival_ns: Ints
@@ -35,6 +37,7 @@ class Trace:
     output_tokens: Ints
     path: Path
     sha256: str
+    block_hashes: BlockHashes | None = None
 
     def __len__(self) -> int:
         return len(self.arrival_ns)
@@ -47,7 +50,8 @@ class Trace:
     def rows(self, part: slice, origin_ns: int) -> "Trace":
         """A part of the trace with times counted from `origin_ns`."""
         times = self.arrival_ns[part] - origin_ns
-        return Trace(times, self.input_tokens[part], self.output_tokens[part], self.path, self.sha256)
+        hashes = None if self.block_hashes is None else self.block_hashes.rows(part)
+        return Trace(times, self.input_tokens[part], self.output_tokens[part], self.path, self.sha256, hashes)
 
 
 class TraceSource(Spec):
@@ -142,9 +146,9 @@ def _load(
 ) -> Trace:
     text, digest = read_text(path)
     columns = parse(text, path, trace_format, tick_s)
-    for column in columns:
+    for column in columns[:3]:
         column.setflags(write=False)
-    return Trace(*columns, path, digest)
+    return Trace(*columns[:3], path, digest, columns.block_hashes)
 
 
 def _window(trace: Trace, source: TraceSource) -> Trace:

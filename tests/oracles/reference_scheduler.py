@@ -13,7 +13,8 @@ One engine step, synchronous, first come first served, after vLLM V1's `Schedule
 - The prefix cache knows blocks by all tokens up to their end (`content` of a request), keeps duplicates apart and finds
   the oldest, frees a request's blocks last one first, and evicts from the head of the free list.
 
-Without the prefix cache compared step by step with the scheduler class of vLLM 0.19.0: no difference in 5,000 cases of `test_differential.py`.
+Without the prefix cache compared step by step with the scheduler class of vLLM 0.19.0: no difference in 5,000 cases of
+`test_differential.py`.
 """
 
 from dataclasses import dataclass, field
@@ -95,7 +96,9 @@ class ReferenceScheduler:
     def add(self, row: int) -> bool:
         """Queue a request; False if it can never produce a token."""
         r = self.requests[row]
-        req = Req(row, r["prompt_tokens"], r["output_tokens"], r["speculate"], r["tape"], r.get("proposed"), r.get("content"))
+        req = Req(
+            row, r["prompt_tokens"], r["output_tokens"], r["speculate"], r["tape"], r.get("proposed"), r.get("content")
+        )
         if req.prompt + 1 > self.config.max_model_len or self.never_fits(req):
             return False
         self.waiting.append(req)
