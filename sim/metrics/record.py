@@ -42,6 +42,7 @@ class RequestRecord:
         num_preemptions: times it was preempted.
         recomputed_tokens: tokens prefilled again after preemptions.
         cached_tokens: prompt tokens found in the prefix cache at the first admission.
+        shared_tokens: prompt tokens that an earlier request of the table begins with as well.
         session_row: row of the first turn of its session; None when no request belongs to one.
     """
 
@@ -58,6 +59,7 @@ class RequestRecord:
     num_preemptions: Ints
     recomputed_tokens: Ints
     cached_tokens: Ints
+    shared_tokens: Ints
     session_row: Ints | None = None
 
 
@@ -119,7 +121,8 @@ class RunRecord:
         accepted: (T,) drafts it accepted, before trimming at the end of the output, bonus token excluded.
         num_kv_blocks: size of the KV pool in blocks.
         block_size: tokens per block.
-        evictions: cached blocks given up to make room, of those that a request could still ask for.
+        evictions: cached blocks given up to make room, of those that several requests begin with or that a preempted
+            one left behind.
     """
 
     requests: RequestRecord

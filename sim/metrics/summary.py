@@ -27,6 +27,7 @@ Value = float | int | bool | str | None
 Row = dict[str, Value]
 
 NO_SLO = Slo()
+NOTHING_SCHEDULED = "no request was scheduled for the first time in the window"
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,10 +202,12 @@ def _prefix_cache(run: Measured) -> Row:
     rows = run.record.requests
     asked = run.window.contains(rows.first_scheduled_ns)
     queries, hits = int(rows.prompt_tokens[asked].sum()), int(rows.cached_tokens[asked].sum())
+    shared = int(rows.shared_tokens[asked].sum())
     return {
         "prefix_cache_queries": queries,
         "prefix_cache_hits": hits,
         "prefix_cache_hit_rate": hits / queries if queries else None,
+        "prefix_cache_shared_rate": shared / queries if queries else None,
         "prefix_cache_evictions": run.record.evictions,
     }
 
@@ -234,7 +237,7 @@ def null_reason(key: str) -> str:
         "usd_per_mtok_output": "no price was given, or no tokens came out in the window",
         "effective_k_mean": "no drafts were verified in the window",
         "tokens_per_step": "no tokens came out in the window",
-        "prefix_cache_hit_rate": "no request was scheduled for the first time in the window",
+        **dict.fromkeys(("prefix_cache_hit_rate", "prefix_cache_shared_rate"), NOTHING_SCHEDULED),
         "mem_bound_frac": "no step ended in the window, or passes took no time",
     }
     if key.startswith("spec_decode"):

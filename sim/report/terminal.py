@@ -9,6 +9,7 @@ from sim.report import crossings as be
 from sim.report.axis import Axis, Cell, Slice, say_value
 from sim.report.figures.provenance import subtitle
 from sim.report.figures.verdict import cost_profiles, warnings_of
+from sim.report.prefix_cache import prefix_cache_line
 from sim.report.reader import Ratio, Results, load_results
 from sim.report.wording import clean, metric_name, number, percent
 
@@ -172,6 +173,8 @@ def _acceptance(results: Results) -> Iterator[str]:
     lost = [level.mean for c in results.done for a in results.arms if (level := results.level(c, a, "preemptions"))]
     if use:
         yield _ascii(f"KV use p99 up to {percent(max(use))}; preemptions per run up to {number(max(lost or [0]))}")
+    if cached := prefix_cache_line(results):
+        yield from _wrapped(_ascii(cached), "")
 
 
 def _mean_level(results: Results, arm: str, metric: str) -> float:

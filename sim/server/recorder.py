@@ -131,6 +131,7 @@ class Recorder:
             num_preemptions=scheduler.num_preemptions,
             recomputed_tokens=scheduler.recomputed_tokens - scheduler.waiting.restored_tokens,
             cached_tokens=np.maximum(scheduler.waiting.cached_tokens, 0),
+            shared_tokens=np.zeros(n, np.int64) if table.prefixes is None else table.prefixes.tokens,
             session_row=None if table.sessions is None else table.sessions.first_row,
         )
 

@@ -43,7 +43,7 @@ class Server:
         env.process(self._serve())
 
     def submit(self, row: int) -> simpy.Event:
-        """Hand a request to the server now; its event fires when the last token is out, with False if it is rejected."""
+        """Hand a request to the server now; its event fires when its last token is out (False: it was rejected)."""
         done = self._done[row] = self._env.event()
         self.post(row)
         return done

@@ -2,6 +2,7 @@
 
 import dataclasses
 import runpy
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -85,7 +86,7 @@ def test_a_larger_pool_never_finds_less_when_requests_come_one_by_one(seed: int)
     """LRU has the inclusion property: without preemption and with one request at a time, more blocks keep more."""
     w = h.sharing(h.workload(seed, n=60, prompt=90), seed)
     found = [one_at_a_time(w, block_size=4, num_blocks=n) for n in (36, 48, 64, 96, 160, 10_000)]
-    for fewer, more in zip(found, found[1:], strict=False):
+    for fewer, more in pairwise(found):
         assert fewer.sum() <= more.sum()
     assert found[0].sum() < found[-1].sum()
 
