@@ -57,8 +57,8 @@ def _sessions_fit_the_context(context: Context) -> Iterator[Finding]:
         return
     path: Path = ("workload", "arrivals", "turns")
     ends = f"but engine.max_model_len = {limit}: a session ends at the turn that does not fit"
-    # A request has half of the turns of a session of its length before it, on average.
-    typical = 2 * facts.mean_prompt_tokens + facts.mean_output_tokens
+    # On average a request stands in the middle of its session: as much is still to come as went before.
+    typical = 2 * facts.mean_prompt_tokens - facts.mean_first_prompt_tokens + facts.mean_output_tokens
     if typical > limit:
         yield note(path, f"a typical session grows to about {typical:,.0f} tokens, {ends}")
     elif facts.max_prompt_tokens + facts.max_output_tokens > limit:

@@ -52,6 +52,7 @@ class WorkloadFacts(NamedTuple):
     Attributes:
         num_requests: N.
         mean_prompt_tokens, mean_output_tokens: expected, classes weighted by share.
+        mean_first_prompt_tokens: the same of requests that open a session; all do where there are no sessions.
         max_prompt_tokens, max_output_tokens: the longest there can be.
         trace_rows: requests in the trace window, 0 without a trace.
         trace_span_s: time of the window's last arrival; 0 without a trace.
@@ -60,6 +61,7 @@ class WorkloadFacts(NamedTuple):
     num_requests: int
     mean_prompt_tokens: float
     mean_output_tokens: float
+    mean_first_prompt_tokens: float
     max_prompt_tokens: int
     max_output_tokens: int
     trace_rows: int
@@ -177,14 +179,18 @@ class Workload(Spec):
         prefix = [0 if shared is None else shared.tokens for shared in self._shared_prefixes]
         prompt = [traffic.prompt_tokens or self.prompt_tokens for traffic in self._classes]
         output = [traffic.output_tokens or self.output_tokens for traffic in self._classes]
-        mean_new = float(shares @ [lengths.mean_tokens(observed[0]) for lengths in prompt])
+        mean_prefix, mean_new = (
+            float(shares @ prefix),
+            float(shares @ [lengths.mean_tokens(observed[0]) for lengths in prompt]),
+        )
         mean_output = float(shares @ [lengths.mean_tokens(observed[1]) for lengths in output])
         most_new = max(lengths.max_tokens(observed[0]) for lengths in prompt)
         most_output = max(lengths.max_tokens(observed[1]) for lengths in output)
         return WorkloadFacts(
             num_requests=self._count(trace),
-            mean_prompt_tokens=float(shares @ prefix) + mean_new + earlier * (mean_new + mean_output),
+            mean_prompt_tokens=mean_prefix + mean_new + earlier * (mean_new + mean_output),
             mean_output_tokens=mean_output,
+            mean_first_prompt_tokens=mean_prefix + mean_new,
             max_prompt_tokens=max(prefix) + most_new + (turns - 1) * (most_new + most_output),
             max_output_tokens=most_output,
             trace_rows=0 if trace is None else len(trace),
