@@ -4,6 +4,7 @@ vLLM names a block by a hash over its tokens and all before them. Here a request
 and the blocks it shares with an earlier request have that request's numbers.
 """
 
+from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
@@ -19,7 +20,6 @@ class BlockNames:
 
     Attributes:
         reach: (N,) blocks from the first on that another request may ask for.
-        family: (N,) the request at the root of the sharing: requests of different families share nothing.
     """
 
     def __init__(self, table: RequestTable, block_size: int) -> None:
@@ -29,14 +29,13 @@ class BlockNames:
         prefixes = table.prefixes
         if prefixes is None:
             self._parent = np.full(len(table), -1)
-            self._shared, self.reach, self.family = np.zeros_like(rows), np.zeros_like(rows), rows
+            self._shared, self.reach = np.zeros_like(rows), np.zeros_like(rows)
             return
         self._shared = prefixes.tokens // block_size
         self._parent = np.where(self._shared > 0, prefixes.parent, -1)
         self.reach = self._shared.copy()
         shares = np.flatnonzero(self._parent >= 0)
         np.maximum.at(self.reach, self._parent[shares], self._shared[shares])
-        self.family = _roots(np.where(self._parent >= 0, self._parent, rows))
 
     @cached_property
     def _first_name(self) -> Ints:
@@ -60,11 +59,7 @@ class BlockNames:
             row = int(self._parent[row])
         return np.concatenate(parts[::-1])
 
-
-def _roots(parent: Ints) -> Ints:
-    """Follow parents (a root is its own) to the end."""
-    while True:
-        further = parent[parent]
-        if (further == parent).all():
-            return parent
-        parent = further
+    def ancestors(self, row: int) -> Iterator[int]:
+        """The requests whose blocks this one begins with, the nearest first."""
+        while (row := int(self._parent[row])) >= 0:
+            yield row

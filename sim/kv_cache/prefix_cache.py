@@ -100,10 +100,9 @@ class PrefixCache(NoPrefixCache):
         self._names, self._drop_last = names, drop_last
         self.due = np.full(len(names.reach), _NEVER, np.int64)
         self._reach: list[int] = names.reach.tolist()
-        self._family: list[int] = names.family.tolist()
         self._returning: set[int] = set()
         self._held: dict[int, Ids] = {}
-        self._filling: dict[int, dict[int, None]] = {}
+        self._filling: set[int] = set()
         size = pool.num_blocks
         self._queue = FreeQueue(size)
         self._unused, self._num_unused = np.arange(size), size
@@ -118,7 +117,7 @@ class PrefixCache(NoPrefixCache):
         """Whole blocks from the first on, at most `known - 1` tokens: one is computed for its logits."""
         if not self.may_hit(row):
             return NO_MATCH
-        self._catch_up(self._family[row])
+        self._catch_up(row)
         self._evict_owed()
         limit = (known - 1) // self.pool.block_size
         limit = limit if row in self._returning else min(limit, self._reach[row])
@@ -142,9 +141,9 @@ class PrefixCache(NoPrefixCache):
         self._await_fill(row, len(match.ids))
 
     def fill(self, row: int, tokens: int) -> None:
-        """Cache full blocks that others may ask for, once all that runs beside it has been cached up to now."""
+        """Cache full blocks that others may ask for."""
         if self._reach[row]:
-            self._catch_up(self._family[row])
+            self._catch_up(row)
             self._fill(row, min(tokens // self.pool.block_size, self._reach[row]))
 
     def leave(self, row: int, blocks: int, tokens: int, returns: bool = False) -> None:
@@ -171,22 +170,21 @@ class PrefixCache(NoPrefixCache):
         reach = self._reach[row]
         if not reach:
             return
-        filling = self._filling.setdefault(self._family[row], {})
         if blocks < reach:
             self.due[row] = (blocks + 1) * self.pool.block_size
-            filling[row] = None
+            self._filling.add(row)
         else:
             self.due[row] = _NEVER
-            filling.pop(row, None)
+            self._filling.discard(row)
 
-    def _catch_up(self, family: int) -> None:
-        """Cache what members of this family have filled inside an epoch."""
+    def _catch_up(self, row: int) -> None:
+        """Cache what the requests that this one begins like have filled inside an epoch: blocks of their own."""
         if self.progress is None:
             return
-        for row in list(self._filling.get(family, ())):
-            tokens = self.progress(row)
+        for ancestor in self._names.ancestors(row):
+            tokens = self.progress(ancestor) if ancestor in self._filling else None
             if tokens is not None:
-                self._fill(row, min(tokens // self.pool.block_size, self._reach[row]))
+                self._fill(ancestor, min(tokens // self.pool.block_size, self._reach[ancestor]))
 
     def _fill(self, row: int, blocks: int) -> None:
         """Name the request's first `blocks` blocks; a copy of a block already cached is found after it only."""

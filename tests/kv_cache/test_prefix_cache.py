@@ -59,7 +59,7 @@ def test_shared_blocks_have_one_name() -> None:
     assert len(np.unique(every)) == len(every)
     assert names.of(2, 1, 3).tolist() == [zero[1], one[2]]
     assert names.reach.tolist() == [2, 5, 5, 0]
-    assert names.family.tolist() == [0, 0, 0, 3]
+    assert [list(names.ancestors(row)) for row in range(4)] == [[], [0], [1, 0], []]
 
 
 def cache(num_blocks: int, shared: int = 16, drop_last: bool = False) -> PrefixCache:
