@@ -34,10 +34,13 @@ class Catalogue(Generic[S]):
     def __init__(self, what: str, folder: Path, spec: type[S]) -> None:
         self._what, self._folder, self._spec = what, folder, spec
         self._loaded: dict[str, S] = {}
+        self._ids: tuple[str, ...] = ()
+        self._found: dict[str, S] = {}
 
     def ids(self) -> tuple[str, ...]:
-        """Every id, sorted."""
-        return tuple(sorted(path.stem for path in self._folder.glob("*.yaml")))
+        """Every id, sorted; the folder is read once."""
+        self._ids = self._ids or tuple(sorted(path.stem for path in self._folder.glob("*.yaml")))
+        return self._ids
 
     def load(self, entry_id: str) -> S:
         """The entry with exactly this id; each file is read once."""
@@ -58,6 +61,11 @@ class Catalogue(Generic[S]):
         Raises:
             ScenarioError: no such entry (the nearest ids are named), or several.
         """
+        if name not in self._found:
+            self._found[name] = self._find(name)
+        return self._found[name]
+
+    def _find(self, name: str) -> S:
         ids = self.ids()
         candidates = [i for i in ids if normalised(i) == normalised(name)] or [i for i in ids if _begins(i, name)]
         if len(candidates) == 1:

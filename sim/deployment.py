@@ -20,6 +20,7 @@ class Deployment:
         drafter_weight_dtype: resolved format of the drafter; "auto" only when there is no drafter.
         max_model_len: longest prompt + output; what fits where the user gave none.
         max_cudagraph_capture_size: largest batch in tokens that a CUDA graph exists for; 0 without graphs.
+        expert_parallel: whether the GPUs hold whole experts.
     """
 
     target: Model
@@ -35,6 +36,7 @@ class Deployment:
     drafter_weight_dtype: str = "auto"
     max_model_len: int | None = None
     max_cudagraph_capture_size: int = 0
+    expert_parallel: bool = False
 
     @property
     def num_kv_tokens(self) -> int:
@@ -60,6 +62,7 @@ def plan_deployment(
     num_gpu_blocks_override: int | None = None,
     activation_bytes: int | None = None,
     speculates: bool | None = None,
+    enable_expert_parallel: bool = False,
 ) -> Deployment:
     """Lay the models out on the GPUs and size the KV pool. Arguments are vLLM's engine arguments, with these remarks.
 
@@ -76,7 +79,7 @@ def plan_deployment(
     layout = Layout(
         target, drafter, gpu, tensor_parallel_size, drafter_tensor_parallel_size, weight_dtype, drafter_weight_dtype,
         kv_cache_dtype, block_size, gpu_memory_utilization, max_num_batched_tokens, max_num_seqs, activation_bytes,
-        drafter is not None if speculates is None else speculates,
+        drafter is not None if speculates is None else speculates, enable_expert_parallel,
     )  # fmt: skip
     _check_arguments(layout, max_model_len)
     memory = layout.budget()
@@ -99,7 +102,7 @@ def _deployment(layout: Layout, memory: MemoryBudget, num_blocks: int, max_model
         target, drafter, layout.gpu, layout.tensor_parallel_size, layout.drafter_tensor_parallel_size, dtype, kv_dtype,
         layout.block_size, num_blocks, memory,
         "auto" if drafter is None else drafter.resolve_weight_dtype(layout.drafter_weight_dtype),
-        max_model_len or min(target.max_model_len or capacity, capacity),
+        max_model_len or min(target.max_model_len or capacity, capacity), expert_parallel=layout.expert_parallel,
     )  # fmt: skip
 
 
@@ -113,7 +116,9 @@ def _check_arguments(layout: Layout, max_model_len: int | None) -> None:
         raise ScenarioError(
             f"max_model_len {max_model_len} exceeds the {target.max_model_len} tokens that {target.name} supports"
         )
-    _check_split(target, layout.tensor_parallel_size, "tensor_parallel_size")
+    if layout.expert_parallel and not target.experts:
+        raise ScenarioError(f"enable_expert_parallel: {target.name} is dense: it has no experts to spread")
+    _check_split(target, layout.tensor_parallel_size, "tensor_parallel_size", layout.expert_parallel)
     if drafter is None:
         return
     if layout.drafter_tensor_parallel_size not in (1, layout.tensor_parallel_size):
@@ -121,7 +126,7 @@ def _check_arguments(layout: Layout, max_model_len: int | None) -> None:
             f"draft_tensor_parallel_size {layout.drafter_tensor_parallel_size} must be 1 or tensor_parallel_size "
             f"({layout.tensor_parallel_size}): engines know no other layout"
         )
-    _check_split(drafter, layout.drafter_tensor_parallel_size, "draft_tensor_parallel_size")
+    _check_split(drafter, layout.drafter_tensor_parallel_size, "draft_tensor_parallel_size", layout.expert_parallel)
 
 
 def _check_pinned(kv_tokens: int, max_model_len: int | None) -> None:
@@ -133,10 +138,13 @@ def _check_pinned(kv_tokens: int, max_model_len: int | None) -> None:
         )
 
 
-def _check_split(model: Model, tp: int, key: str) -> None:
-    if tp < 1 or not splits(model, tp):
-        allowed = ", ".join(str(n) for n in range(1, 33) if splits(model, n))
-        raise ScenarioError(f"{key} {tp} does not divide {model.name} (heads and MLP width); allowed: {allowed}")
+def _check_split(model: Model, tp: int, key: str, expert_parallel: bool) -> None:
+    if tp >= 1 and splits(model, tp, expert_parallel):
+        return
+    whole = expert_parallel and model.experts > 0
+    allowed = ", ".join(str(n) for n in range(1, 33) if splits(model, n, expert_parallel))
+    parts = f"heads and widths; a whole expert for each GPU, of {model.experts}" if whole else "heads and MLP width"
+    raise ScenarioError(f"{key} {tp} does not divide {model.name} ({parts}); allowed: {allowed}")
 
 
 def _pinned(layout: Layout, memory: MemoryBudget, num_blocks: int) -> MemoryBudget:

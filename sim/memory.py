@@ -66,18 +66,22 @@ class Layout:
     max_num_seqs: int
     activation_bytes: int | None
     speculates: bool = False
+    expert_parallel: bool = False
 
     def budget(self) -> MemoryBudget:
         """Bytes by part; `kv_pool` is negative when the weights alone are too large."""
         drafter, tp, drafter_tp = self.drafter, self.tensor_parallel_size, self.drafter_tensor_parallel_size
         usable = int(self.gpu_memory_utilization * self.gpu.memory)
-        weights = self.target.weight_bytes(self.weight_dtype, tp)
-        drafter_weights = 0 if drafter is None else drafter.weight_bytes(self.drafter_weight_dtype, drafter_tp)
+        weights = self.target.weight_bytes(self.weight_dtype, tp, self.expert_parallel)
+        drafter_weights = 0
+        if drafter is not None:
+            drafter_weights = drafter.weight_bytes(self.drafter_weight_dtype, drafter_tp, self.expert_parallel)
         activations = self.activation_bytes
         if activations is None:
             activations = activation_peak_bytes(
-                self.target, tp, self.max_num_batched_tokens, self.max_num_seqs, drafts=self.speculates
-            )
+                self.target, tp, self.max_num_batched_tokens, self.max_num_seqs,
+                drafts=self.speculates, expert_parallel=self.expert_parallel,
+            )  # fmt: skip
         per_token = self.target.kv_bytes_per_token(self.kv_cache_dtype, tp)
         per_token += 0 if drafter is None else drafter.kv_bytes_per_token(self.kv_cache_dtype, drafter_tp)
         left = usable - weights - drafter_weights - activations - GRAPH_RESERVE_BYTES
@@ -97,14 +101,22 @@ class Layout:
 
     def splits(self) -> bool:
         """Whether the parallel sizes divide both models."""
-        drafter_fits = self.drafter is None or splits(self.drafter, self.drafter_tensor_parallel_size)
-        return drafter_fits and splits(self.target, self.tensor_parallel_size)
+        whole, drafter = self.expert_parallel, self.drafter
+        drafter_fits = drafter is None or splits(drafter, self.drafter_tensor_parallel_size, whole)
+        return drafter_fits and splits(self.target, self.tensor_parallel_size, whole)
 
 
-def splits(model: Model, tp: int) -> bool:
-    """Whether `tp` GPUs can share a model: heads and MLP widths divide; fewer KV heads than GPUs are copied."""
+def splits(model: Model, tp: int, expert_parallel: bool = False) -> bool:
+    """Whether `tp` GPUs can share a model: heads and MLP widths divide; fewer KV heads than GPUs are copied.
+
+    With `expert_parallel` experts stay whole, and there is at least one for every GPU; they need not divide (vLLM's
+    `determine_expert_map` gives some GPUs one more).
+    """
     heads = model.is_mla or model.kv_heads % tp == 0 or tp % model.kv_heads == 0
-    return model.q_heads % tp == 0 and heads and model.ffn % tp == 0 and model.moe_ffn % tp == 0
+    experts = model.moe_ffn % tp == 0
+    if expert_parallel and model.experts:
+        experts = model.experts >= tp and model.shared_experts * model.shared_ffn % tp == 0
+    return model.q_heads % tp == 0 and heads and model.ffn % tp == 0 and experts
 
 
 def kv_blocks(pool_bytes: int, block_size: int, bytes_per_token: int) -> int:
@@ -113,17 +125,23 @@ def kv_blocks(pool_bytes: int, block_size: int, bytes_per_token: int) -> int:
 
 
 def activation_peak_bytes(
-    target: Model, tp: int, max_num_batched_tokens: int, max_num_seqs: int, *, drafts: bool = False
+    target: Model,
+    tp: int,
+    max_num_batched_tokens: int,
+    max_num_seqs: int,
+    *,
+    drafts: bool = False,
+    expert_parallel: bool = False,
 ) -> int:
     """Activation peak of vLLM's profiling pass on one of `tp` GPUs: a full token budget, then a full batch sampled.
 
     Residual stream and hidden states stay for the whole pass; on top comes the largest of attention (QKV and output),
-    the MLP (gate, up and their product; every routed expert's tokens at once) and the sampler, whose logits are
-    gathered on every GPU.
+    the MLP (gate, up and their product; every routed expert's tokens at once, in full width and for the experts of all
+    GPUs under expert parallelism) and the sampler, whose logits are gathered on every GPU.
     """
     attention = 2 * (target.q_heads + target.kv_heads) * target.head_dim // tp
     mlp = 3 * max(target.ffn, target.shared_experts * target.shared_ffn) // tp
-    experts = target.top_k * (3 * target.moe_ffn // tp + target.hidden)
+    experts = target.top_k * (3 * target.moe_ffn // (1 if expert_parallel else tp) + target.hidden)
     widest = max(attention, mlp, experts) * max_num_batched_tokens * _ACTIVATION_BYTES
     per_logit = SAMPLER_BYTES_PER_LOGIT + (REJECTION_BYTES_PER_LOGIT if drafts else 0)
     sampler = min(max_num_seqs, max_num_batched_tokens) * target.vocab * per_logit

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sim.errors import ScenarioError
 from sim.rng import Floats, Ints, Streams
 from sim.spec import Family, Spec
+from sim.verification.base import VerificationRule
 from sim.workload.requests import RequestTable
 
 Counts = NDArray[np.uint8]
@@ -98,6 +99,17 @@ class AcceptanceModel(Spec):
     def located(self, base_dir: Path) -> Self:
         """This model with relative file names taken from `base_dir`; itself when it names no file."""
         return self
+
+    def under(self, rule: VerificationRule) -> "AcceptanceModel":
+        """This model when the arm verifies with `rule`; itself when its figures were measured under the rule."""
+        return self
+
+    def check_files(self) -> None:
+        """Read the files it names, if any.
+
+        Raises:
+            ScenarioError: one of them cannot be used.
+        """
 
     def check_draft_tokens(self, max_draft_tokens: int) -> None:
         """Refuse a K beyond `max_supported_draft_tokens`.

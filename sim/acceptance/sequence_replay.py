@@ -55,6 +55,10 @@ class SequenceReplay(AcceptanceModel):
         """
         return read_recording(Path(self.path), self.method, self.include_degenerate)
 
+    def check_files(self) -> None:
+        """Read the recording."""
+        self.recording()
+
     def max_supported_draft_tokens(self) -> int:
         """The drafts per step of the recording."""
         return min(self.recorded_draft_tokens, MAX_DRAFT_TOKENS)

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sim.calibration.attention_groups import decode_groups, extend_groups
+from sim.calibration.collective_groups import collective_groups
 from sim.calibration.forward_json import Step, parse_forward
 from sim.calibration.groups import Fitted, Group, fit_group
-from sim.calibration.kernels import Setting, collective_groups, gemm_groups, small_kernel_groups
+from sim.calibration.kernels import Setting, gemm_groups, small_kernel_groups
 from sim.calibration.moe_groups import moe_groups
 from sim.calibration.plausible import DTYPES, check_prediction, check_times
 from sim.calibration.problems import Problems

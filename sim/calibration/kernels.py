@@ -1,4 +1,4 @@
-"""Groups from tables of kernels: matrix products, element-wise kernels, sampler, all-reduce."""
+"""Groups from tables of kernels: matrix products, element-wise kernels, sampler."""
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -11,12 +11,11 @@ from sim.calibration.fit import Floats
 from sim.calibration.groups import Group, Parameter, read_from_cache
 from sim.calibration.plausible import DTYPES
 from sim.calibration.read import Table
-from sim.cost.collectives import all_reduce, link_class
 from sim.cost.formats import resolve_format
 from sim.cost.gemm import GemmRate, bind_gemm
 from sim.cost.stack import ModelParts, Stack
 from sim.hardware.gpu import Gpu
-from sim.hardware.profile import ChosenProfile, CollectiveFit, ElementwiseFit, Fit, GemmFit, SamplerFit
+from sim.hardware.profile import ChosenProfile, ElementwiseFit, Fit, GemmFit, SamplerFit
 from sim.models.catalogue import find_model
 from sim.models.model import LinearShape, Model
 
@@ -40,14 +39,6 @@ _SAMPLER = (
     Parameter("per_row_us", 0.0, 20.0, 0.3),
     Parameter("logit_passes", 0.0, 20.0, 2.0),
 )
-_ONE_SHOT = (
-    Parameter("one_shot_us", 0.5, 100.0, 3.0),
-    Parameter("one_shot_efficiency", 0.005, 1.5, 0.15),
-    Parameter("one_shot_smoothness", 1.0, 8.0, 3.0),
-)
-_TWO_SHOT = (Parameter("two_shot_us", 0.5, 200.0, 6.0), Parameter("two_shot_efficiency", 0.005, 1.5, 0.15))
-#: Larger messages never occur in a step, and use other algorithms.
-_LARGEST_MESSAGE = 64 * 2**20
 
 
 class Setting(NamedTuple):
@@ -204,42 +195,3 @@ def _layer_group(
 def model_parts(model: Model, tp: int, setting: Setting) -> ModelParts:
     """The op groups of a model in 16 bits with the base profile."""
     return Stack(setting.gpu, setting.base, tp, "bf16", "bf16").bind(model)
-
-
-def collective_groups(tables: Iterable[Table], setting: Setting) -> list[Group]:
-    """`collectives.<link>.<n>` from all-reduces: those of the engine where there are any, else NCCL's."""
-    points: dict[int, list[tuple[tuple[str, int], str, float, float]]] = {}
-    for table in tables:
-        n = table.numbers
-        for i, row in enumerate(table.rows if table.form == "collectives" else ()):
-            if table.texts["op"][i] == "all_reduce" and n["bytes"][i] <= _LARGEST_MESSAGE and n["n_gpus"][i] > 1:
-                point = ((table.file, row), table.texts["stack"][i], float(n["bytes"][i]), float(n["time_us"][i]))
-                points.setdefault(int(n["n_gpus"][i]), []).append(point)
-    return [_collective_group(n, found, setting) for n, found in sorted(points.items())]
-
-
-def _collective_group(
-    n_gpus: int, found: Sequence[tuple[tuple[str, int], str, float, float]], setting: Setting
-) -> Group:
-    engine = [point for point in found if not point[1].startswith("nccl")]
-    points, gpu, link = engine or found, setting.gpu, link_class(setting.gpu)
-    base = setting.base.collective(link, n_gpus)
-    two_shot = base.two_shot_us is not None or (link == "nvlink" and n_gpus > 2)
-    filled = {"one_shot_us": base.one_shot_us or 5.0, "two_shot_us": (base.two_shot_us or 12.0) if two_shot else None}
-
-    def predict(section: Fit, rows: Rows) -> Floats:
-        if not isinstance(section, CollectiveFit):
-            raise TypeError(section)
-        bound = all_reduce(1, 1.0, n_gpus, gpu, section)
-        return np.array([1e6 * bound.seconds(int(points[i][2])) for i in rows])
-
-    return Group(
-        f"collectives.{link}.{n_gpus}",
-        tuple(point[0] for point in points),
-        np.array([point[3] for point in points]),
-        tuple(f"{point[2]:g}" for point in points),
-        predict,
-        base.model_copy(update=filled),
-        (*_ONE_SHOT, *(_TWO_SHOT if two_shot else ())),
-        reference=base,
-    )

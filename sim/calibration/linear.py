@@ -1,17 +1,17 @@
-"""Fits of matrix products, experts and all-reduces."""
+"""Fits of matrix products and experts."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from sim.calibration.fit import Floats
 from sim.calibration.operators import Mask, Operator, Parameter, Rows
-from sim.cost.collectives import all_reduce, link_class
 from sim.cost.formats import Format, resolve_format
 from sim.cost.gemm import bind_gemm
 from sim.cost.moe import Experts, Routing
 from sim.errors import CalibrationError
-from sim.hardware.profile import ChosenProfile, CollectiveFit, Fit, GemmFit, MoeFit
+from sim.hardware.profile import ChosenProfile, Fit, GemmFit, MoeFit
 from sim.models.model import ExpertShape, LinearShape
 
 #: Weight formats as tables spell them. FP8 with block scales runs at the FP8 rate; `w4a16` multiplies in BF16.
@@ -42,7 +42,8 @@ def _dtype(rows: Rows) -> str:
     return DTYPES[dtype]
 
 
-def _format(rows: Rows) -> Format:
+def weight_format(rows: Rows) -> Format:
+    """How the weights of the rows are stored and multiplied."""
     found = resolve_format(_dtype(rows), rows.gpu)
     weight_only = str(rows.table.text("dtype")[0]).startswith("w4a16")
     return Format("bf16", found.weight_bytes, 2.0, rows.gpu.bf16, False) if weight_only else found
@@ -51,12 +52,12 @@ def _format(rows: Rows) -> Format:
 def _gemm_us(rows: Rows, fit: GemmFit) -> Floats:
     table: Any = rows.table
     shape = LinearShape("table", table.numbers("n"), table.numbers("k"), 1)
-    rate = bind_gemm(shape, _format(rows), fit, rows.gpu.memory_bandwidth)
+    rate = bind_gemm(shape, weight_format(rows), fit, rows.gpu.memory_bandwidth)
     return np.asarray(rate.terms(table.numbers("m")).seconds * 1e6)
 
 
 def _gemm_parameters(rows: Rows) -> tuple[Parameter, ...]:
-    quantises = _format(rows).activation_bytes < 2.0
+    quantises = weight_format(rows).activation_bytes < 2.0
     return (
         Parameter("memory_efficiency", 0.85, 0.3, 1.1),
         Parameter("compute_efficiency", 0.75, 0.2, 1.1),
@@ -70,7 +71,7 @@ def _gemm_parameters(rows: Rows) -> tuple[Parameter, ...]:
 
 def _gemm_usable(rows: Rows) -> Mask:
     """Shapes of which no row beats the datasheet bandwidth: the others were read from the L2 cache."""
-    fmt, (m, n, k) = _format(rows), (rows.table.numbers(c) for c in "mnk")
+    fmt, (m, n, k) = weight_format(rows), (rows.table.numbers(c) for c in "mnk")
     traffic = fmt.weight_bytes * n * k + fmt.activation_bytes * m * k + 2.0 * m * n
     impossible = rows.times_us < _SCATTER * 1e6 * traffic / rows.gpu.memory_bandwidth
     keys = rows.table.keys(("n", "k"))
@@ -79,7 +80,7 @@ def _gemm_usable(rows: Rows) -> Mask:
 
 
 def _shipped_gemm(chosen: ChosenProfile, rows: Rows) -> Fit | None:
-    return chosen.linear(_format(rows).key)[0]
+    return chosen.linear(weight_format(rows).key)[0]
 
 
 GEMM = Operator(
@@ -110,13 +111,41 @@ def _distinct(rows: Rows) -> Floats:
     )
 
 
-def _moe_us(rows: Rows, fit: MoeFit) -> Floats:
+def _experts(rows: Rows, fit: MoeFit) -> Experts:
     table: Any = rows.table
     tp = table.numbers("tp") if "tp" in table.columns else 1.0
     experts, top_k, hidden = (table.numbers(c) for c in ("experts", "topk", "hidden"))
-    shape = ExpertShape(1, experts, top_k, hidden, table.numbers("inter") / tp)
-    block = Experts(shape, _format(rows), fit, rows.gpu.memory_bandwidth)
-    return np.asarray(block.reading(table.numbers("tokens"), _distinct(rows)).seconds * 1e6)  # type: ignore[arg-type]
+    shape = ExpertShape(1, experts, top_k, hidden, table.numbers("inter") / tp, experts)
+    return Experts(shape, weight_format(rows), fit, rows.gpu.memory_bandwidth)
+
+
+def _moe_us(rows: Rows, fit: MoeFit) -> Floats:
+    tokens: Any = rows.table.numbers("tokens")
+    return np.asarray(_experts(rows, fit).reading(tokens, _distinct(rows)).seconds * 1e6)  # type: ignore[arg-type]
+
+
+def _spread_us(rows: Rows, fit: MoeFit) -> Floats:
+    """The busiest of the GPUs that share the experts: that is the one which the collector timed."""
+    tokens: Any = rows.table.numbers("tokens")
+    distinct, choices = _busiest(rows)
+    return np.asarray(_experts(rows, fit).reading(tokens, distinct, choices).seconds * 1e6)  # type: ignore[arg-type]
+
+
+def _busiest(rows: Rows) -> tuple[Floats, Floats]:
+    """Distinct experts and choices of the busiest GPU: equal shares under `balanced`, else expected under the skew."""
+    table, routing = rows.table, Routing(popularity_skew=ROUTING_SKEW)
+    columns = (table.numbers(c).astype(int).tolist() for c in ("experts", "topk", "tokens", "ep"))
+    found = []
+    for kind, e, k, m, ep in zip(table.text("routing"), *columns, strict=True):
+        even = max(m * k / ep, 1.0)
+        found.append((min(e / ep, even), even) if kind == "balanced" else tuple(routing.busiest(e, k, m, ep)))
+    distinct, choices = np.array(found).T
+    return distinct, choices
+
+
+def _spread_constants(rows: Rows) -> dict[str, Any]:
+    """Whether the kernel walks over the choices of all tokens: TensorRT-LLM kernels do not (`sim.hardware.profile`)."""
+    return {"routes_all_tokens": "trtllm" not in str(rows.table.text("kernel")[0])}
 
 
 def _moe_parameters(_: Rows) -> tuple[Parameter, ...]:
@@ -131,22 +160,34 @@ def _moe_parameters(_: Rows) -> tuple[Parameter, ...]:
 
 def _moe_usable(rows: Rows) -> Mask:
     """All experts on one GPU (or each split over all), and no row of its shape and routing beats the datasheet."""
-    table, fmt = rows.table, _format(rows)
+    spread = rows.table.numbers("ep") > 1 if "ep" in rows.table.columns else np.zeros(len(rows.table), bool)
+    return _cold(rows, _distinct(rows)) & ~spread
+
+
+def _spread_usable(rows: Rows) -> Mask:
+    """The experts spread whole over GPUs, and no row of its shape and routing beats the datasheet."""
+    if "ep" not in rows.table.columns or "routing" not in rows.table.columns:
+        return np.zeros(len(rows.table), bool)
+    spread: Mask = rows.table.numbers("ep") > 1
+    return _cold(rows, _busiest(rows)[0]) & spread
+
+
+def _cold(rows: Rows, distinct: Floats) -> Mask:
+    table, fmt = rows.table, weight_format(rows)
     tp = table.numbers("tp") if "tp" in table.columns else np.ones(len(table))
     width, hidden = table.numbers("inter") / tp, table.numbers("hidden")
     balanced = table.text("routing") == "balanced" if "routing" in table.columns else np.ones(len(table), bool)
-    traffic = 3.0 * hidden * width * fmt.weight_bytes * _distinct(rows)
+    traffic = 3.0 * hidden * width * fmt.weight_bytes * distinct
     impossible = balanced & (rows.times_us < _SCATTER * 1e6 * traffic / rows.gpu.memory_bandwidth)
     keys = table.keys([c for c in ("hidden", "inter", "experts", "topk", "tp", "ep", "routing") if c in table.columns])
     warm = {key for key, fast in zip(keys, impossible, strict=True) if fast}
-    split = table.numbers("ep") > 1 if "ep" in table.columns else np.zeros(len(table), bool)
     cold: Mask = np.array([key not in warm for key in keys])
-    return cold & ~split
+    return cold
 
 
 def _shipped_moe(chosen: ChosenProfile, rows: Rows) -> Fit | None:
     """The profile's section, if it was fitted on this kernel or names none."""
-    fmt, kernel = _format(rows), str(rows.table.text("kernel")[0]) if "kernel" in rows.table.columns else None
+    fmt, kernel = weight_format(rows), str(rows.table.text("kernel")[0]) if "kernel" in rows.table.columns else None
     fit = chosen.moe("weight_only" if fmt.weight_only else fmt.key)
     return fit if fit.kernel in (None, kernel) or kernel is None else None
 
@@ -166,44 +207,11 @@ MOE = Operator(
     shipped=_shipped_moe,
 )  # fmt: skip
 
-
-def _all_reduce_us(rows: Rows, fit: CollectiveFit) -> Floats:
-    table: Any = rows.table
-    bound = all_reduce(1, 1.0, int(table.numbers("n_gpus")[0]), rows.gpu, fit)
-    return np.asarray(bound.seconds(table.numbers("bytes")) * 1e6)
-
-
-def _all_reduce_parameters(_: Rows) -> tuple[Parameter, ...]:
-    return (
-        Parameter("one_shot_us", 5.0, 1.0, 60.0),
-        Parameter("one_shot_efficiency", 0.5, 0.005, 1.5),
-        Parameter("one_shot_smoothness", 1.5, 1.0, 8.0),
-        Parameter("two_shot_us", 12.0, 1.0, 200.0),
-        Parameter("two_shot_efficiency", 0.6, 0.005, 1.5),
-    )
-
-
-def _all_reduce_usable(rows: Rows) -> Mask:
-    """All-reduces of a serving engine, up to 64 MiB: beyond what a step sends."""
-    engine = ~np.char.startswith(rows.table.text("stack"), "nccl")
-    found: Mask = (rows.table.text("op") == "all_reduce") & engine & (rows.table.numbers("bytes") <= 2.0**26)
-    return found
-
-
-def _shipped_all_reduce(chosen: ChosenProfile, rows: Rows) -> Fit | None:
-    return chosen.collective(link_class(rows.gpu), int(rows.table.numbers("n_gpus")[0]))
-
-
-ALL_REDUCE = Operator(
-    name="all-reduce",
-    file="collectives.csv",
-    columns=("gpu", "stack", "op", "n_gpus", "bytes", "time_us"),
-    kinds=("n_gpus",),
-    shape=("bytes",),
-    fit_type=CollectiveFit,
-    constants=_no_constants,
-    parameters=_all_reduce_parameters,
-    price_us=_all_reduce_us,
-    usable=_all_reduce_usable,
-    shipped=_shipped_all_reduce,
+SPREAD_EXPERTS = replace(
+    MOE,
+    name="experts spread over GPUs",
+    constants=_spread_constants,
+    shape=("hidden", "inter", "experts", "topk", "ep"),
+    price_us=_spread_us,
+    usable=_spread_usable,
 )

@@ -60,7 +60,7 @@ def _points(table: Table) -> Iterable[tuple[str, str, ExpertPoint]]:
         tokens, hidden, inter, experts, topk = (int(n[name][i]) for name in _SIZES)
         distinct = _distinct(texts["routing"][i], experts, topk, tokens)
         if distinct is not None and n["tp"][i] == 1 and n["ep"][i] == 1:
-            shape = ExpertShape(1, experts, topk, hidden, inter)
+            shape = ExpertShape(1, experts, topk, hidden, inter, experts)
             point = ExpertPoint((table.file, row), shape, tokens, float(n["time_us"][i]), distinct)
             yield DTYPES.get(texts["dtype"][i], texts["dtype"][i]), texts["kernel"][i] or "unnamed", point
 

@@ -6,14 +6,12 @@ import sys
 import click
 
 from sim.acceptance.base import MAX_DRAFT_TOKENS
+from sim.cli.numbers import parse_counts
 from sim.experiment.explain import Asked
 from sim.experiment.explain import explain as explain_scenario
-from sim.experiment.run import narrowed
+from sim.experiment.plan import narrowed
 from sim.report.explain import explanation_json, explanation_text
 from sim.scenario.load import LoadedScenario, load_scenario
-from sim.units import parse_count
-
-MAX_VALUES = 64
 
 
 class Counts(click.ParamType):  # type: ignore[type-arg]
@@ -26,28 +24,10 @@ class Counts(click.ParamType):  # type: ignore[type-arg]
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
         """Parse; what is wrong becomes a usage error."""
-        numbers: set[int] = set()
-        for part in str(value).split(","):
-            first, colon, last = (text.strip() for text in part.partition(":"))
-            try:
-                low = parse_count(_plain_number(first))
-                high = parse_count(_plain_number(last)) if colon else low
-            except ValueError as error:
-                self.fail(f"{part.strip()!r}: {error}", param, ctx)
-            if not self.least <= low <= high <= self.most:
-                self.fail(f"{part.strip()!r}: allowed: {self.least} to {self.most:,}, ranges ascending", param, ctx)
-            if high - low >= MAX_VALUES:
-                self.fail(f"{part.strip()!r}: {high - low + 1:,} values; allowed: at most {MAX_VALUES}", param, ctx)
-            numbers |= set(range(low, high + 1))
-        if len(numbers) > MAX_VALUES:
-            self.fail(f"{len(numbers)} values; allowed: at most {MAX_VALUES}", param, ctx)
-        return tuple(sorted(numbers))
-
-
-def _plain_number(text: str) -> str:
-    if not text:
-        raise ValueError("expected a count such as `64` or `8k`, a list `1,8,64` or a range `0:5`")
-    return text
+        try:
+            return parse_counts(str(value), self.least, self.most)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 @click.command(name="explain")

@@ -1,25 +1,14 @@
 """`specsim run`: all arms of a scenario on the same requests, results and a dashboard."""
 
-import json
-import os
-import signal
-import sys
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import click
 
-from sim.experiment.files import StorageError
+from sim.cli.running import finish, names, plan_text, progress
 from sim.experiment.quick import quick_overrides
-from sim.experiment.results import load
-from sim.experiment.run import Interrupted, Progress, narrowed
 from sim.experiment.run import run as run_experiment
-from sim.report.dashboard import write_dashboard
-from sim.report.terminal import summary_text
-from sim.scenario.cells import cell_scenarios
-from sim.scenario.load import LoadedScenario, load_scenario
-
-PARTIAL, INTERRUPTED = 4, 130
+from sim.scenario.load import load_scenario
 
 
 @click.command(name="run")
@@ -59,72 +48,10 @@ def run(
     loaded = load_scenario(scenario, settings)
     if quick:
         loaded = load_scenario(scenario, [*settings, *quick_overrides(loaded.scenario)])
-    chosen = None if arms is None else [name.strip() for name in arms.split(",")]
+    chosen = names(arms)
     if dry_run:
-        click.echo(_plan_text(loaded, chosen, replicates, as_json))
+        click.echo(plan_text(loaded, chosen, replicates, as_json))
         return
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    progress = None if quiet else _progress()
-    code = 0
-    try:
-        run_dir = run_experiment(loaded, output, arms=chosen, replicates=replicates, jobs=jobs, progress=progress)
-    except Interrupted as interrupt:
-        if interrupt.run_dir is None:
-            raise
-        run_dir, code = interrupt.run_dir, INTERRUPTED
-    try:
-        dashboard = write_dashboard(run_dir)
-    except StorageError as error:
-        raise StorageError(f"{error}; the results are complete: `specsim report {run_dir}` builds the page") from error
-    status = load(run_dir).manifest["status"]
-    _print(run_dir, dashboard, as_json, quiet, loaded)
-    ctx.exit(code or (PARTIAL if status == "partial" else 0))
-
-
-def _plan_text(loaded: LoadedScenario, arms: Sequence[str] | None, replicates: int | None, as_json: bool) -> str:
-    """What would be run."""
-    scenario = narrowed(loaded.scenario, arms, replicates)
-    cells = cell_scenarios(scenario)
-    runs = len(cells) * len(scenario.arms) * scenario.sweep.replicates
-    facts: dict[str, object] = {
-        "name": scenario.name,
-        "arms": list(scenario.arms),
-        "baseline": scenario.baseline,
-        "replicates": scenario.sweep.replicates,
-        "cells": [{"cell_id": cell.cell_id, "vary": dict(cell.vary)} for cell in cells],
-        "runs": runs,
-        "notes": list(loaded.notes),
-    }
-    if as_json:
-        return json.dumps(facts, indent=1)
-    lines = [f"{scenario.name}: {runs} runs = {len(cells)} operating points x {len(scenario.arms)} arms x "
-             f"{scenario.sweep.replicates} replicates"]  # fmt: skip
-    lines += [f"arms: {', '.join(scenario.arms)} (baseline {scenario.baseline})"]
-    lines += [f"vary {key}: {', '.join(map(str, values))}" for key, values in scenario.sweep.vary.items()]
-    return "\n".join([*lines, *loaded.notes])
-
-
-def _progress() -> Progress | None:
-    """One line on stderr that is overwritten; nothing when that is not a terminal or NO_COLOR is set."""
-    if not sys.stderr.isatty() or os.environ.get("NO_COLOR"):
-        return None
-
-    def show(done: int, total: int, label: str) -> None:
-        end = "\r\x1b[K" if done == total else ""
-        click.echo(f"\r\x1b[K{done}/{total} runs  {label}{end}", nl=False, err=True)
-
-    return show
-
-
-def _print(run_dir: Path, dashboard: Path, as_json: bool, quiet: bool, loaded: LoadedScenario) -> None:
-    """The summary and, last, the paths written."""
-    if as_json:
-        click.echo(json.dumps(load(run_dir).document(), allow_nan=False))
-        return
-    if not quiet:
-        for note in loaded.notes:
-            click.echo(note, err=True)
-        colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-        click.echo(summary_text(run_dir, colour))
-    click.echo(f"Wrote {run_dir}")
-    click.echo(f"Wrote {dashboard}")
+    shown = None if quiet else progress()
+    make = partial(run_experiment, loaded, output, arms=chosen, replicates=replicates, jobs=jobs, progress=shown)
+    ctx.exit(finish(make, loaded.notes, as_json=as_json, quiet=quiet))

@@ -10,6 +10,7 @@ from sim.validation.markdown import render
 from sim.validation.physics import compare_folder, timings_folder
 from sim.validation.servers import server_tables
 from sim.validation.steps import compare_steps
+from sim.validation.transfer import transfers
 
 
 @click.group()
@@ -35,7 +36,7 @@ def physics(data: Path, out: Path | None) -> None:
     report, steps, servers = compare_folder(folder), compare_steps(folder), server_tables(folder)
     published = folder.parent / "published" / "published_visible.csv"
     engines = "\n".join(engine_lines(published)) if published.is_file() else ""
-    text = render(report, steps, servers, engines)
+    text = render(report, steps, servers, engines, transfers(report, folder))
     if out is None:
         click.echo(text, nl=False)
         return

@@ -13,7 +13,7 @@ from sim.cost.padding import captured_graphs
 from sim.cost.stack import EngineCosts, RooflineCost, Stack
 from sim.deployment import Deployment
 from sim.hardware.engine_profile import EngineProfile, find_engine
-from sim.hardware.profile import CALIBRATED, ChosenProfile, StepFit, choose_profile, names_file
+from sim.hardware.profile import CALIBRATED, SAME_GENERATION, ChosenProfile, StepFit, choose_profile, names_file
 from sim.models.model import Model
 from sim.units import Microseconds, Milliseconds
 
@@ -37,6 +37,9 @@ class Roofline(CostModel):
         expert_adjacent_correlation: share of a token's experts that repeat those of the tokens before it. 0 is
             independent routing (MoESD, arXiv 2505.19645); no public measurement says more. Both make verification of a
             mixture of experts cheaper at small batch.
+        attention_kernel: attention with several new tokens. `auto` is the class of the GPU's profile: `fa2` on A100,
+            L40S and RTX GPUs, where verification computes query head by query head, else `packed`. `packed` is what
+            FlashInfer runs on those GPUs too (vLLM's `--attention-backend FLASHINFER`); it was not measured there.
         graphs: `pad` computes batches at the next captured CUDA-graph size; `none` prices them as they are.
     """
 
@@ -52,6 +55,7 @@ class Roofline(CostModel):
     per_draft_token_us: Microseconds | None = None
     expert_popularity_skew: float = Field(0.0, ge=0, le=4)
     expert_adjacent_correlation: float = Field(0.0, ge=0, le=1)
+    attention_kernel: Literal["auto", "packed"] = "auto"
     graphs: Literal["none", "pad"] = "none"
 
     def located(self, base_dir: Path) -> Self:
@@ -64,9 +68,15 @@ class Roofline(CostModel):
         """Price passes of this deployment's target and drafter."""
         if self.graphs == "none":
             deployment = replace(deployment, max_cudagraph_capture_size=0)
-        chosen = choose_profile(deployment.gpu, self.profile)
+        found = choose_profile(deployment.gpu, self.profile)
         routing = Routing(self.expert_popularity_skew, self.expert_adjacent_correlation)
-        return bind_roofline(deployment, chosen, self.bound_engine(chosen.profile.steps), routing)
+        chosen = packed_attention(found) if self.attention_kernel == "packed" else found
+        bound = bind_roofline(deployment, chosen, self.bound_engine(chosen.profile.steps), routing)
+        if chosen is found:
+            return bound
+        caveat = f"{deployment.gpu.name}: packed attention kernels were not measured on it"
+        error = max(bound.relative_error, SAME_GENERATION)
+        return replace(bound, relative_error=error, caveats=(*bound.caveats, caveat))
 
     def bound_engine(self, steps: StepFit | None = None) -> "BoundEngine":
         """The engine's costs, with what was calibrated or is stated here in their place."""
@@ -83,6 +93,18 @@ class Roofline(CostModel):
             costs = bound.costs._replace(row_s=0.0, draft_token_s=self.per_draft_token_us * 1e-6)
             bound = replace(bound, costs=costs, error=replace(bound.error, per_row_s=0.0))
         return bound
+
+
+def packed_attention(chosen: ChosenProfile) -> ChosenProfile:
+    """The same profile with packed kernels for several new tokens, at the launch and compute rates that it has.
+
+    Itself where its kernels are packed already.
+    """
+    own = chosen.sections().extend_attention
+    if own.kernel == "packed":
+        return chosen
+    section = own.model_copy(update={"kernel": "packed"})
+    return replace(chosen, profile=chosen.profile.model_copy(update={"extend_attention": section}))
 
 
 @COST_MODELS.register
@@ -206,6 +228,7 @@ def target_stack(deployment: Deployment, chosen: ChosenProfile) -> Stack:
         weight_dtype=deployment.weight_dtype,
         kv_cache_dtype=deployment.kv_cache_dtype,
         graphs=captured_graphs(deployment.max_cudagraph_capture_size),
+        expert_parallel=deployment.expert_parallel,
     )
 
 
@@ -218,4 +241,5 @@ def drafter_stack(deployment: Deployment, drafter: Model, chosen: ChosenProfile)
         weight_dtype=drafter.resolve_weight_dtype(deployment.drafter_weight_dtype),
         kv_cache_dtype=deployment.kv_cache_dtype,
         graphs=captured_graphs(deployment.max_cudagraph_capture_size),
+        expert_parallel=deployment.expert_parallel,
     )

@@ -39,16 +39,18 @@ def _smooth_max_rows(a: float, b: float, p: float | None) -> float:
 
 def larger(a: float, b: float) -> float:
     """The hard maximum."""
-    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-        return np.maximum(a, b)
-    return a if a >= b else b
+    try:
+        return a if a >= b else b
+    except ValueError:  # arrays have no truth value; asking for their type first would slow down every step
+        return np.maximum(a, b)  # type: ignore[no-any-return]
 
 
 def smaller(a: float, b: float) -> float:
     """The hard minimum."""
-    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-        return np.minimum(a, b)
-    return a if a <= b else b
+    try:
+        return a if a <= b else b
+    except ValueError:
+        return np.minimum(a, b)  # type: ignore[no-any-return]
 
 
 def round_up(a: float) -> float:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from sim.cost.attention import Attention, AttentionFits, bind_attention
 from sim.cost.base import AttentionLoad, ForwardPass, PassPrice
-from sim.cost.collectives import AllReduce, bind_all_reduce
+from sim.cost.collectives import Collective, Group
 from sim.cost.formats import Format, resolve_format
 from sim.cost.gemm import GemmRate, bind_gemm, sum_terms
 from sim.cost.moe import UNIFORM, Experts, Routing
@@ -63,7 +63,8 @@ class ModelParts:
     lm_head: GemmRate
     sampler: Sampler
     attention: list[Attention]
-    all_reduce: AllReduce
+    all_reduce: Collective
+    logits_gather: Collective
     elementwise: Elementwise
     graphs: CapturedGraphs = NO_GRAPHS
 
@@ -72,6 +73,7 @@ class Head(NamedTuple):
     """What depends on the rows through the LM head alone, in seconds; `engine` is what the engine adds for them."""
 
     lm_head: float
+    collective: float
     memory_s: float
     compute_s: float
     engine: float
@@ -123,10 +125,10 @@ class RooflineCost:
         if not tokens:
             return NOTHING
         linear, collective, elementwise, memory, compute = self._bodies.get(tokens) or self._body(tokens)
-        head, head_memory, head_compute, rows_s = self._heads.get(rows) or self._head(rows)
+        head, gather, head_memory, head_compute, rows_s = self._heads.get(rows) or self._head(rows)
         attention, kv_memory, kv_compute = self._attention(decode, extend)
         bound = memory + head_memory + kv_memory >= compute + head_compute + kv_compute
-        fixed = elementwise + rows_s
+        collective, fixed = collective + gather, elementwise + rows_s
         if not self._kernels_only:
             if drafts:
                 fixed += self.engine.speculative_step_s + drafts * self.engine.draft_token_s
@@ -154,11 +156,12 @@ class RooflineCost:
         return body
 
     def _head(self, rows: int) -> Head:
-        head = Head(0.0, 0.0, 0.0, 0.0)
+        head, scale = Head(0.0, 0.0, 0.0, 0.0, 0.0), self.engine.time_scale
         if rows:
             seconds, memory, compute = self.parts.lm_head.terms(rows)
             seconds += self.parts.sampler.seconds(rows)
-            head = Head(self.engine.time_scale * seconds, memory, compute, rows * self.engine.row_s)
+            gather = self.parts.logits_gather.seconds(rows)
+            head = Head(scale * seconds, scale * gather, memory, compute, rows * self.engine.row_s)
         self._heads[rows] = head
         return head
 
@@ -181,12 +184,14 @@ class Stack:
     kv_cache_dtype: str
     routing: Routing = UNIFORM
     graphs: CapturedGraphs = NO_GRAPHS
+    expert_parallel: bool = False
 
     def bind(self, model: Model) -> ModelParts:
         """All op groups of `model`."""
         tp, gpu, chosen = self.tensor_parallel_size, self.gpu, self.chosen
         sections = chosen.sections()
         kv_key = "fp8" if self.kv_cache_dtype == "fp8" else "bf16"
+        group = Group(tp, gpu, chosen)
         fits = AttentionFits(chosen.decode_attention(kv_key), sections.extend_attention, sections.mla)
         return ModelParts(
             gemms=[self._gemm(model, shape) for shape in model.linear_shapes(tp)],
@@ -194,7 +199,8 @@ class Stack:
             lm_head=self._gemm(model, model.lm_head_shape(tp)),
             sampler=Sampler(sections.sampler, 4.0 * model.vocab / gpu.memory_bandwidth),
             attention=bind_attention(model, tp, self.kv_cache_dtype, gpu, fits),
-            all_reduce=bind_all_reduce(model.layers, model.hidden, tp, gpu, chosen),
+            all_reduce=group.all_reduces(2 * model.layers, 2.0 * model.hidden),
+            logits_gather=group.exchanges("all_gather", 1, 2.0 * model.vocab),
             elementwise=Elementwise(sections.elementwise, model.layers, self._traffic(model) / gpu.memory_bandwidth),
             graphs=self.graphs,
         )
@@ -218,8 +224,9 @@ class Stack:
     def _experts(self, model: Model) -> Experts:
         fmt = self._format(model, "expert")
         fit = self.chosen.moe("weight_only" if fmt.weight_only else fmt.key)
-        shape = model.expert_shape(self.tensor_parallel_size)
-        return Experts(shape, fmt, fit, self.gpu.memory_bandwidth, self.routing)
+        shape = model.expert_shape(self.tensor_parallel_size, self.expert_parallel)
+        num_gpus = self.tensor_parallel_size if self.expert_parallel else 1
+        return Experts(shape, fmt, fit, self.gpu.memory_bandwidth, self.routing, num_gpus)
 
     def _traffic(self, model: Model) -> float:
         """Bytes per token and layer: two norms with residual, rotary queries and keys, gated activation; 16 bits."""

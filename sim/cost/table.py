@@ -50,7 +50,7 @@ class TableCost:
 
     def __init__(self, grid: StepGrid, fallback: PassCost, overhead: HostOverhead, drafts: bool) -> None:
         self._grid, self._fallback, self._overhead, self._drafts = grid, fallback, overhead, drafts
-        self._longest = grid.new_tokens[-1]
+        self._longest = float(grid.new_tokens[-1])
         self._curves: dict[tuple[int, int], Curve | None] = {}
         self._ratios: dict[tuple[float, float], tuple[float, Curve]] = {}
 
@@ -65,9 +65,10 @@ class TableCost:
         whole_s += extra_s
         cached = decode.kv_tokens_read + extend.kv_tokens_read - tokens
         decodes = tokens <= seqs * self._longest if self._drafts else tokens == seqs + drafts
-        curve = self._curve(seqs, tokens) if decodes else None
-        context = math.log1p(cached / seqs)
-        outside = curve is None or not curve.xs[0] <= context <= curve.xs[-1]
+        curve, outside = self._curve(seqs, tokens) if decodes else None, True
+        if curve is not None:
+            context = math.log1p(cached / seqs)
+            outside = not curve.xs[0] <= context <= curve.xs[-1]
         if curve is None or outside:
             scale = self._ratio(seqs, tokens, cached, decodes)
         elif whole_s:
@@ -96,7 +97,7 @@ class TableCost:
         A step with prefill is compared with the measured step that has as many new tokens and as much KV in total:
         that is what decides its time.
         """
-        wanted = (seqs, tokens / seqs) if decodes else (max(1, round(tokens / self._longest)), float(self._longest))
+        wanted = (seqs, tokens / seqs) if decodes else (round(tokens / self._longest) or 1, self._longest)
         batch, ratios = self._ratios.get(wanted) or self._remember(Place(*wanted))
         return math.exp(ratios.at(math.log1p(cached / (seqs if decodes else batch))))
 

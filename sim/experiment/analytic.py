@@ -117,10 +117,7 @@ def speedup_and_band(arm: ArmSetup, baseline: ArmSetup, batch: int, context_toke
 def tokens_per_step(setup: ArmSetup, batch: int) -> float:
     """Expected tokens per step over long outputs, bonus included, for the K picked at this batch."""
     k = setup.arm.speculative_config.draft_length.choose(batch)
-    model = setup.arm.acceptance
-    if not k or model is None:
-        return 1.0
-    return tokens_from_survival(model.survival(k))
+    return tokens_from_survival(setup.survival(k))
 
 
 def _largest_batch(arm: ArmSetup, baseline: ArmSetup, context_tokens: int) -> tuple[int, bool]:

@@ -37,7 +37,7 @@ def break_even_document(
     if scenario.sweep.breakeven is None or not scenario.sweep.vary:
         return document | {"reason": "nothing is varied"}
     axis = next(iter(scenario.sweep.vary))
-    values = [(cell.cell_id, cell.vary) for cell in cells]
+    values = [(cell.cell_id, _along(cell.vary, axis, scenario.sweep.combine)) for cell in cells]
     if not numeric_axis(values, axis):
         return document | {"reason": f"{axis} is not varied over two or more positive numbers"}
     question = Question(axis, spec.objectives, spec.confidence, scenario.baseline)
@@ -49,6 +49,11 @@ def break_even_document(
     if len(found) == 1:
         return document | {"arms": found[0]["arms"]}
     return document | {"slices": found}
+
+
+def _along(vary: Mapping[str, object], axis: str, combine: str) -> Mapping[str, object]:
+    """What tells the slices apart: nothing where the fields vary together with the axis."""
+    return {axis: vary[axis]} if combine == "zip" else vary
 
 
 def _closed_forms(scenario: Scenario, base_dir: Path, context_tokens: int) -> tuple[Json, dict[str, AnalyticCurve]]:

@@ -24,6 +24,7 @@ LOAD_METRICS = ("output_throughput", "request_throughput", "total_token_throughp
 
 COMPARE_COLUMNS = (
     "arm", "baseline", "metric", "arm_value", "baseline_value", "speedup", "ci_low", "ci_high", "num_pairs", "verdict",
+    "lossless",
 )  # fmt: skip
 
 #: (cell, arm) -> replicate -> summary row.
@@ -95,10 +96,11 @@ def compare_rows(
     for cell_id, vary in cells:
         head: dict[str, object] = {"cell_id": cell_id, **{f"vary.{key}": value for key, value in vary.items()}}
         for arm in others:
+            lossless = next((row.get("lossless") for row in runs.get((cell_id, arm), {}).values()), None)
             for metric in METRICS:
                 values = list(pairs(runs, cell_id, arm, baseline, metric).values())
                 if values:
-                    row = _row(arm, baseline, metric, values, confidence)
+                    row = _row(arm, baseline, metric, values, confidence) | {"lossless": lossless}
                     if is_offered_load(runs, cell_id, (arm, baseline), metric):
                         row["verdict"] = "not resolved"
                     rows.append(head | row)

@@ -11,6 +11,7 @@ from sim.acceptance.base import AcceptanceModel
 from sim.cost.base import BoundCost, ForwardPass
 from sim.cost.passes import verify_pass
 from sim.cost.roofline import Roofline
+from sim.deployment import Deployment
 from sim.errors import CapacityError, ScenarioError
 from sim.experiment.analytic import AnalyticCurve, analytic_curve, analytic_document, why_not
 from sim.experiment.capacity import memory_of
@@ -67,8 +68,7 @@ def explain(loaded: LoadedScenario, asked: Asked) -> Explanation:
     return Explanation(
         name=scenario.name,
         baseline=scenario.baseline,
-        deployed=Deployed(deployment.gpu.name, deployment.tensor_parallel_size, deployment.target.name,
-                          deployment.weight_dtype, deployment.kv_cache_dtype),
+        deployed=_deployed(deployment),
         demand=demand,
         cost=_cost(scenario, base),
         varied=tuple(key for key in scenario.sweep.vary if key != CONCURRENCY_KEY),
@@ -78,6 +78,13 @@ def explain(loaded: LoadedScenario, asked: Asked) -> Explanation:
         ridge_tokens=ridge_tokens(base.cost.target),
         kv_equals_weights=tuple(kv_equals_weights(base.cost.target, batch) for batch in grid.batches),
     )  # fmt: skip
+
+
+def _deployed(deployment: Deployment) -> Deployed:
+    tp, target = deployment.tensor_parallel_size, deployment.target
+    held = target.expert_shape(tp, expert_parallel=True).held if deployment.expert_parallel else None
+    formats = (deployment.weight_dtype, deployment.kv_cache_dtype)
+    return Deployed(deployment.gpu.name, tp, target.name, *formats, experts_per_gpu=held)
 
 
 def _bound(scenario: Scenario, name: str, base_dir: Path) -> ArmSetup:
@@ -165,6 +172,8 @@ def _arm(
         speculates=setup.arm.speculates,
         speculative_config=config,
         drafter=None if drafter is None else drafter.name,
+        verification=setup.arm.rule.kind if setup.arm.speculates else None,
+        lossless=setup.arm.lossless,
         drafts_nothing_at=() if drafter is None else _without_drafts(setup),
         acceptance=_acceptance(setup),
         memory=memory_of(setup, contexts),
@@ -183,11 +192,11 @@ def _acceptance(setup: ArmSetup) -> tuple[Acceptance, ...]:
     if arm.acceptance is None or not k:
         return ()
     models: dict[str, AcceptanceModel] = {"": arm.acceptance, **arm.class_acceptance}
-    return tuple(_rates(traffic, model, k) for traffic, model in models.items())
+    return tuple(_rates(traffic, model, setup.what_if.survival(model.survival(k))) for traffic, model in models.items())
 
 
-def _rates(traffic: str, model: AcceptanceModel, k: int) -> Acceptance:
-    rates = [float(rate) for rate in model.survival(k)]
+def _rates(traffic: str, model: AcceptanceModel, survival: NDArray[np.float64]) -> Acceptance:
+    rates = [float(rate) for rate in survival]
     before = [1.0, *rates[:-1]]
     given = tuple(rate / prior if prior else 0.0 for rate, prior in zip(rates, before, strict=True))
     profile = str(getattr(model, "profile", None) or "")

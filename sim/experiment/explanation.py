@@ -12,13 +12,18 @@ Ranges = tuple[tuple[float, float], ...]
 
 @dataclass(frozen=True, slots=True)
 class Deployed:
-    """Names and formats of the deployment."""
+    """Names and formats of the deployment.
+
+    Attributes:
+        experts_per_gpu: experts of a layer that one GPU holds whole; None where GPUs hold slices, or there are none.
+    """
 
     gpu: str
     num_gpus: int
     target: str
     weight_dtype: str
     kv_cache_dtype: str
+    experts_per_gpu: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +112,8 @@ class ArmFacts:
     """One arm.
 
     Attributes:
+        verification: the rule that verifies its drafts; None when it drafts nothing.
+        lossless: whether its output is distributed as without speculation.
         drafts_nothing_at: (first, last) batches at which its batch-size table says K = 0 though a drafter is loaded.
     """
 
@@ -114,6 +121,8 @@ class ArmFacts:
     speculates: bool
     speculative_config: Json
     drafter: str | None
+    verification: str | None
+    lossless: bool
     drafts_nothing_at: tuple[tuple[int, int], ...]
     acceptance: tuple[Acceptance, ...]
     memory: Memory

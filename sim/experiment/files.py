@@ -29,8 +29,13 @@ class StorageError(ResultsError):
     exit_code = 5
 
 
-def write_bytes(path: Path, data: bytes) -> None:
+def write_bytes(path: Path, data: bytes, *, durable: bool = True) -> None:
     """Write a file so that it is there whole or not at all: temporary name, flush to disk, rename.
+
+    Args:
+        path: the file.
+        data: its content.
+        durable: wait until the disk has it.
 
     Raises:
         StorageError: the file cannot be written.
@@ -40,7 +45,8 @@ def write_bytes(path: Path, data: bytes) -> None:
         with temporary.open("wb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         temporary.replace(path)
     except OSError as error:
         temporary.unlink(missing_ok=True)

@@ -1,31 +1,32 @@
 """One experiment, from a loaded scenario to a results folder: cells x arms x replicates and what follows from them."""
 
+import hashlib
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
-from sim.errors import ScenarioError, SimError
-from sim.experiment.answers import break_even_document, cost_caveats, cost_profile
-from sim.experiment.compare import COMPARE_COLUMNS, Runs, compare_rows, runs_by_arm
-from sim.experiment.executor import Died, execute, usable_cpus
-from sim.experiment.files import StorageError, csv_bytes, json_bytes, parquet_rows_bytes
-from sim.experiment.inputs import copy_inputs
-from sim.experiment.manifest import manifest_document
-from sim.experiment.store import RunFolder, check_slug
-from sim.experiment.task import OUTSIDE, Outcome, Task, run_cell_arm
-from sim.metrics.summary import Row
-from sim.rng import Streams
-from sim.scenario.cells import Cell, cell_scenarios
+from sim.errors import ResultsError, SimError
+from sim.experiment.executor import Died, Executor, local_executor
+from sim.experiment.files import StorageError, json_bytes
+from sim.experiment.finish import Finished, write_results
+from sim.experiment.journal import NAME as JOURNAL
+from sim.experiment.journal import Journal, Record, as_record, read_journal, write_journal
+from sim.experiment.manifest import code_digest
+from sim.experiment.plan import WHOLE, Plan, Shard, make_plan, narrowed, place_of, preflight, size
+from sim.experiment.store import RunFolder, unfinished
+from sim.experiment.task import Outcome, Task, run_cell_arm
 from sim.scenario.dump import dump_scenario, scenario_hash
-from sim.scenario.lint import broken_arms
-from sim.scenario.load import LoadedScenario
+from sim.scenario.load import LoadedScenario, load_scenario
 from sim.scenario.schema import Scenario
 
 #: Called after every run with (finished, all, label of the run).
 Progress = Callable[[int, int, str], None]
+Workers = Callable[[], AbstractContextManager[Executor]]
 
 
 class Interrupted(KeyboardInterrupt):
@@ -45,20 +46,20 @@ class AllRunsFailedError(SimError):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """Everything that will be run.
+class HowToRun:
+    """Where and how an experiment runs; nothing of it changes a result.
 
     Attributes:
-        scenario: narrowed to the chosen arms and replicates, files copied.
-        base_dir: where its file names start.
-        cells: the grid.
-        tasks: one per cell, arm and replicate.
+        workers: makes the executor; default: the processors of this machine.
+        shard: run only this part of the sweep.
+        resume: take up this unfinished folder.
+        allow_mixed: resume what another version of specsim began.
     """
 
-    scenario: Scenario
-    base_dir: Path
-    cells: tuple[Cell, ...]
-    tasks: tuple[Task, ...]
+    workers: Workers = local_executor
+    shard: Shard = WHOLE
+    resume: Path | None = None
+    allow_mixed: bool = False
 
 
 def run(
@@ -69,10 +70,12 @@ def run(
     replicates: int | None = None,
     jobs: int | None = None,
     progress: Progress | None = None,
+    how: HowToRun | None = None,
 ) -> Path:
     """Run an experiment and write its results folder.
 
-    The same scenario, seed and version give the same bytes whatever `jobs` is; wall-clock data are in `timing.json`.
+    The same scenario, seed and version give the same bytes whatever the workers are, and whether or not the run was
+    killed and resumed in between; wall-clock data are in `timing.json`.
 
     Args:
         loaded: the scenario.
@@ -82,34 +85,36 @@ def run(
         jobs: worker processes, default one per processor. With more than 1, a script that calls this needs an
             `if __name__ == "__main__":` guard.
         progress: called after every run.
+        how: another executor, one shard, resuming.
 
     Returns:
         The results folder. Its manifest's `status` is `partial` when some runs failed.
 
     Raises:
         ScenarioError: an unknown arm, or a wrong value in the sweep.
-        ResultsError, StorageError: the folder cannot be written.
+        ResultsError, StorageError: the folder cannot be written, or cannot be resumed.
         AllRunsFailedError: no run finished.
         Interrupted: the user interrupted.
     """
+    how = how or HowToRun(partial(local_executor, jobs))
     started, clock = datetime.now(UTC), time.perf_counter()
     scenario = narrowed(loaded.scenario, arms, replicates)
-    _preflight(scenario, loaded.base_dir)
-    folder = RunFolder(Path(out_dir), scenario.name, scenario_hash(scenario))
-    workers = max(1, usable_cpus() if jobs is None else jobs)
-    outcomes: dict[int, Outcome] = {}
-    plan, interrupted = None, False
+    preflight(scenario, loaded.base_dir)
+    folder = _open(Path(out_dir), scenario, how)
     try:
-        plan = make_plan(scenario, loaded.base_dir, folder)
-        try:
-            _run_all(plan, workers, outcomes, progress)
-        except KeyboardInterrupt:
-            interrupted = True
-        _write_results(folder, plan, outcomes, loaded)
-        timing = _timing(started, time.perf_counter() - clock, workers, plan.tasks, outcomes)
-        folder.write("timing.json", json_bytes(timing))
+        plan = make_plan(scenario, loaded.base_dir, folder, how.shard)
+        header = _header(plan, loaded)
+        done = _taken_up(folder, plan, header, how) if how.resume else {}
+        _begin(folder, plan, loaded, header, fresh=not how.resume)
+        interrupted = _run_missing(folder, plan, done, how, progress)
+        finished = Finished(plan, done, tuple(header["notes"]))
+        if not any(outcome.row for outcome in done.values()):
+            raise _nothing(done)
+        write_results(folder, finished)
+        write_journal(folder.inside(JOURNAL), [header, *_records(folder, plan, done)])
+        folder.write("timing.json", json_bytes(_timing(started, time.perf_counter() - clock, plan.tasks, done)))
     except BaseException:
-        folder.discard()
+        folder.leave()
         raise
     run_dir = folder.publish()
     if interrupted:
@@ -117,130 +122,152 @@ def run(
     return run_dir
 
 
-def _preflight(scenario: Scenario, base_dir: Path) -> None:
-    """Complain about a wrong sweep, trace or arm before anything is written, while files have the user's names."""
-    first = cell_scenarios(scenario)[0].scenario
-    first.workload.requests(Streams(first.seed), base_dir)
-    if problems := broken_arms(scenario, base_dir):
-        raise ScenarioError(problems)
+def find_unfinished(loaded: LoadedScenario, out_dir: str | Path, shard: Shard = WHOLE) -> Path | None:
+    """The latest unfinished folder of this very scenario (arms and replicates included), or None."""
+    scenario = loaded.scenario
+    parent = Path(out_dir) / scenario.name
+    stem = folder_digest(scenario, shard)[:8]
+    return next((folder for folder in unfinished(parent) if f"-{stem}" in folder.name), None)
 
 
-def narrowed(scenario: Scenario, arms: Sequence[str] | None, replicates: int | None) -> Scenario:
-    """The scenario with only these arms (and the baseline) and this many replicates.
+def begun(folder: Path) -> tuple[LoadedScenario, Shard]:
+    """The scenario and shard that an unfinished folder was begun with.
 
     Raises:
-        ScenarioError: an unknown arm, or fewer than one replicate.
+        ResultsError: it is not such a folder.
     """
-    if arms is not None:
-        unknown = [arm for arm in arms if arm not in scenario.arms]
-        if unknown:
-            raise ScenarioError(f"no such arm: {', '.join(unknown)}; there are {', '.join(scenario.arms)}")
-        kept = {name: arm for name, arm in scenario.arms.items() if name in arms or name == scenario.baseline}
-        scenario = scenario.model_copy(update={"arms": kept})
-    if replicates is not None:
-        if replicates < 1:
-            raise ScenarioError(f"found {replicates} replicates; allowed: at least 1")
-        scenario = scenario.model_copy(update={"sweep": scenario.sweep.model_copy(update={"replicates": replicates})})
-    return scenario
+    header = next(read_journal(folder / JOURNAL), None)
+    if header is None or "experiment" not in header:
+        raise ResultsError(f"{folder}: not an unfinished run: there is no journal in it")
+    loaded = load_scenario(str(folder / "scenario.resolved.yaml"))
+    given = (folder / "scenario.yaml").read_text(encoding="utf-8")
+    return LoadedScenario(loaded.scenario, folder, given, tuple(header["notes"])), Shard(*header["shard"])
 
 
-def make_plan(scenario: Scenario, base_dir: Path, folder: RunFolder) -> Plan:
-    """Copy the input files into the folder and lay out all runs."""
-    scenario, base_dir = copy_inputs(scenario, base_dir, folder)
-    cells = cell_scenarios(scenario)
-    tasks = []
-    for cell in cells:
-        text = cell.scenario.model_dump_json()
-        for arm in cell.scenario.arms:
-            for replicate in range(scenario.sweep.replicates):
-                place = folder.path / run_folder(cell.cell_id, arm, replicate)
-                tasks.append(Task(text, cell.cell_id, dict(cell.vary), arm, replicate, str(base_dir), str(place)))
-    return Plan(scenario, base_dir, tuple(cells), tuple(tasks))
+def folder_digest(scenario: Scenario, shard: Shard) -> str:
+    """Names the folder: the scenario and, unless it is the whole sweep, the shard."""
+    digest = scenario_hash(scenario)
+    return digest if shard == WHOLE else f"{digest[:4]}{shard.part:04d}"
 
 
-def run_folder(cell_id: str, arm: str, replicate: int) -> str:
-    """Where a run's files lie in the results folder."""
-    return f"cells/{check_slug(cell_id)}/{check_slug(arm)}/r{replicate}"
+def _open(out_dir: Path, scenario: Scenario, how: HowToRun) -> RunFolder:
+    if how.resume is not None:
+        return RunFolder.reopen(how.resume)
+    return RunFolder(out_dir, scenario.name, folder_digest(scenario, how.shard))
 
 
-def _run_all(plan: Plan, jobs: int, outcomes: dict[int, Outcome], progress: Progress | None) -> None:
-    """Run every task, filling `outcomes` as they finish."""
-    order = sorted(range(len(plan.tasks)), key=lambda index: _size(plan.tasks[index]), reverse=True)
+def _header(plan: Plan, loaded: LoadedScenario) -> Record:
+    """The journal's first record: only the very same experiment may go on with it."""
+    return as_record(
+        {
+            "experiment": hashlib.sha256(dump_scenario(plan.scenario).encode()).hexdigest(),
+            "code": code_digest(),
+            "shard": list(plan.shard),
+            "runs": len(plan.tasks),
+            "notes": [_without_folder(note) for note in loaded.notes],
+        }
+    )
+
+
+def _begin(folder: RunFolder, plan: Plan, loaded: LoadedScenario, header: Record, *, fresh: bool) -> None:
+    """What a later `--resume` needs to know, before the first run."""
+    if fresh:
+        resolved = dump_scenario(plan.scenario)
+        folder.write("scenario.yaml", (loaded.source_text or resolved).encode())
+        folder.write("scenario.resolved.yaml", resolved.encode())
+        write_journal(folder.inside(JOURNAL), [header])
+
+
+def _taken_up(folder: RunFolder, plan: Plan, header: Record, how: HowToRun) -> dict[int, Outcome]:
+    """Finished runs of the journal whose files are still what they were.
+
+    Raises:
+        ResultsError: the folder belongs to another experiment, or to another version of specsim.
+    """
+    records = list(read_journal(folder.path / JOURNAL))
+    first = records[0] if records else {}
+    if any(first.get(key) != header[key] for key in ("experiment", "shard")):
+        raise ResultsError(f"{folder.path}: begun with another scenario, seed, replicates or shard; start afresh")
+    if first.get("code") != header["code"] and not how.allow_mixed:
+        raise ResultsError(
+            f"{folder.path}: begun by another version of specsim, whose figures may differ; "
+            "start afresh, or mix them with --allow-mixed"
+        )
+    places = {place_of(task): index for index, task in enumerate(plan.tasks)}
+    good = (record for record in records[1:] if record.get("run") in places and intact(folder, record))
+    return {places[record["run"]]: outcome_of(record) for record in good}
+
+
+def outcome_of(record: Record) -> Outcome:
+    """The outcome that a journal's record tells of."""
+    return Outcome(record["row"], "", 0, record["context_tokens"], record["extrapolated"])
+
+
+def intact(folder: RunFolder, record: Record) -> bool:
+    """Whether the files of a journalled run are there and unchanged."""
+    try:
+        return all(
+            hashlib.sha256(folder.inside(f"{record['run']}/{name}").read_bytes()).hexdigest() == digest
+            for name, digest in record["files"].items()
+        )
+    except OSError:
+        return False
+
+
+def _run_missing(
+    folder: RunFolder, plan: Plan, done: dict[int, Outcome], how: HowToRun, progress: Progress | None
+) -> bool:
+    """Run every task that is not done, journal it, and add it to `done`; returns whether the user interrupted."""
+    order = sorted(set(range(len(plan.tasks))) - set(done), key=lambda index: (-size(plan.tasks[index].vary), index))
     ordered = [plan.tasks[index] for index in order]
-    for position, result in execute(run_cell_arm, ordered, jobs):
-        outcome = Outcome(None, result.reason, 1) if isinstance(result, Died) else result
-        outcome = replace(outcome, error=outcome.error.replace(f"{plan.base_dir}/", ""))
-        if outcome.exit_code == StorageError.exit_code:
-            raise StorageError(outcome.error)
-        task = ordered[position]
-        outcomes[order[position]] = outcome
-        if progress is not None:
-            progress(len(outcomes), len(ordered), f"{task.arm} r{task.replicate}")
+    try:
+        with Journal(folder.inside(JOURNAL)) as journal, how.workers() as executor:
+            for position, result in executor.run(run_cell_arm, ordered):
+                outcome = Outcome(None, result.reason, 1) if isinstance(result, Died) else result
+                done[order[position]] = _keep(folder, journal, ordered[position], outcome)
+                if progress is not None:
+                    task = ordered[position]
+                    progress(len(done), len(plan.tasks), f"{task.arm} r{task.replicate}")
+    except KeyboardInterrupt:
+        for index in set(order) - set(done):  # an interrupt may come between a run's files and its record
+            shutil.rmtree(folder.inside(place_of(plan.tasks[index])), ignore_errors=True)
+        return True
+    return False
 
 
-def _size(task: Task) -> float:
-    """How long a run will take, roughly: a lower load means smaller batches, hence more steps."""
-    numbers = [v for v in task.vary.values() if isinstance(v, int | float)]
-    return -min(numbers, default=0.0)
+def _keep(folder: RunFolder, journal: Journal, task: Task, outcome: Outcome) -> Outcome:
+    """Write a run's files, then say in the journal that it is done; returns it without the files."""
+    error = outcome.error.replace(f"{task.base_dir}/", "")
+    if outcome.exit_code == StorageError.exit_code:
+        raise StorageError(error)
+    if outcome.row is None:
+        return replace(outcome, error=error)
+    for name, data in outcome.files.items():
+        folder.write(f"{place_of(task)}/{name}", data, durable=False)
+    digests = {name: hashlib.sha256(data).hexdigest() for name, data in outcome.files.items()}
+    record = as_record(
+        {
+            "run": place_of(task),
+            "row": outcome.row,
+            "context_tokens": outcome.context_tokens,
+            "extrapolated": outcome.extrapolated,
+            "files": digests,
+        }
+    )
+    journal.append(record)
+    return replace(outcome, row=record["row"], files={})
 
 
-def _write_results(folder: RunFolder, plan: Plan, outcomes: Mapping[int, Outcome], loaded: LoadedScenario) -> None:
-    """Everything but the runs' own files; the manifest last."""
-    _remove_unfinished(plan.tasks, outcomes)
-    rows = [row for index in range(len(plan.tasks)) if (row := _row(outcomes, index)) is not None]
-    if not rows:
-        failed = next(iter(outcomes.values()), None)
-        raise AllRunsFailedError(failed) if failed is not None else Interrupted(None)
-    runs, scenario = runs_by_arm(rows), plan.scenario
-    _write_tables(folder, plan, rows, runs)
-    answer = break_even_document(scenario, plan.base_dir, plan.cells, runs, _context(outcomes))
-    folder.write("breakeven.json", json_bytes(answer))
-    resolved = dump_scenario(scenario)
-    folder.write("scenario.yaml", (loaded.source_text or resolved).encode())
-    folder.write("scenario.resolved.yaml", resolved.encode())
-    notes = [*(_without_folder(note) for note in loaded.notes), *_extrapolated(plan.tasks, outcomes)]
-    notes += cost_caveats(scenario, plan.base_dir, plan.cells, _context(outcomes))
-    profile = cost_profile(scenario, plan.base_dir, plan.cells)
-    document = manifest_document(scenario, plan.cells, plan.tasks, outcomes, notes, profile)
-    folder.write("manifest.json", json_bytes(document))
+def _records(folder: RunFolder, plan: Plan, done: Mapping[int, Outcome]) -> list[Record]:
+    """The journal's records in the order of the tasks."""
+    known = {record["run"]: record for record in read_journal(folder.path / JOURNAL) if "run" in record}
+    places = [place_of(task) for index, task in enumerate(plan.tasks) if index in done]
+    return [known[place] for place in places if place in known]
 
 
-def _write_tables(folder: RunFolder, plan: Plan, rows: Sequence[Row], runs: Runs) -> None:
-    scenario = plan.scenario
-    confidence = scenario.sweep.breakeven.confidence if scenario.sweep.breakeven else 0.95
-    cells = [(cell.cell_id, cell.vary) for cell in plan.cells]
-    compared = compare_rows(runs, cells, scenario.arms, scenario.baseline, confidence)
-    columns = list(rows[0])
-    folder.write("summary.csv", csv_bytes(rows, columns))
-    folder.write("summary.parquet", parquet_rows_bytes(rows, columns))
-    folder.write("summary.json", json_bytes({"schema_version": 1, "rows": list(rows)}))
-    vary = [f"vary.{key}" for key in scenario.sweep.vary]
-    folder.write("compare.csv", csv_bytes(compared, ["cell_id", *vary, *COMPARE_COLUMNS]))
-
-
-def _extrapolated(tasks: Sequence[Task], outcomes: Mapping[int, Outcome]) -> Iterator[str]:
-    """One remark per arm with steps that the cost model had not been given."""
-    for arm in dict.fromkeys(task.arm for task in tasks):
-        finished = [outcomes[i] for i, task in enumerate(tasks) if task.arm == arm and _row(outcomes, i) is not None]
-        shares = [outcome.extrapolated for outcome in finished]
-        if any(shares):
-            yield f"{arm}: {min(shares):.1%} to {max(shares):.1%} of the steps of a run {OUTSIDE}"
-
-
-def _row(outcomes: Mapping[int, Outcome], index: int) -> Row | None:
-    return outcomes[index].row if index in outcomes else None
-
-
-def _context(outcomes: Mapping[int, Outcome]) -> float:
-    """Mean context over the finished runs, in task order so that it does not depend on who finished first."""
-    known = [outcomes[index].context_tokens for index in sorted(outcomes) if outcomes[index].row is not None]
-    return sum(known) / len(known)
-
-
-def _remove_unfinished(tasks: Sequence[Task], outcomes: Mapping[int, Outcome]) -> None:
-    for index, task in enumerate(tasks):
-        if _row(outcomes, index) is None:
-            shutil.rmtree(task.folder, ignore_errors=True)
+def _nothing(done: Mapping[int, Outcome]) -> BaseException:
+    """Why there is nothing to write."""
+    return AllRunsFailedError(done[min(done)]) if done else Interrupted(None)
 
 
 def _without_folder(note: str) -> str:
@@ -250,11 +277,11 @@ def _without_folder(note: str) -> str:
 
 
 def _timing(
-    started: datetime, wall_s: float, jobs: int, tasks: Sequence[Task], outcomes: Mapping[int, Outcome]
+    started: datetime, wall_s: float, tasks: Sequence[Task], outcomes: Mapping[int, Outcome]
 ) -> dict[str, object]:
     runs = [
-        {"run": run_folder(task.cell_id, task.arm, task.replicate), "wall_s": outcomes[index].wall_s}
+        {"run": place_of(task), "wall_s": outcomes[index].wall_s}
         for index, task in enumerate(tasks)
         if index in outcomes
     ]
-    return {"started": started.isoformat(timespec="seconds"), "wall_s": wall_s, "jobs": jobs, "runs": runs}
+    return {"started": started.isoformat(timespec="seconds"), "wall_s": wall_s, "runs": runs}

@@ -1,6 +1,5 @@
 """Decode step times over batch x K x context from the bound cost model: one uniform batch, no prefill, no queue."""
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -105,9 +104,8 @@ def step_tables(setups: dict[str, ArmSetup], plain: ArmSetup, grid: Grid) -> tup
 
 def _same_but_for_k(setup: ArmSetup) -> str:
     own = {"num_speculative_tokens", "num_speculative_tokens_per_batch_size"}
-    arm = setup.arm.model_dump(mode="json")
-    arm["speculative_config"] = {key: value for key, value in arm["speculative_config"].items() if key not in own}
-    return json.dumps(arm, sort_keys=True)
+    config = setup.arm.speculative_config.model_dump(mode="json", exclude=own)
+    return repr((config, setup.arm.acceptance, setup.arm.class_acceptance))
 
 
 def _table(arms: Sequence[tuple[str, ArmSetup]], plain: ArmSetup, grid: Grid) -> StepTable:

@@ -1,28 +1,43 @@
-"""The results folder: built under a hidden name and renamed when it is complete, so none is ever seen half-written."""
+"""The results folder: built under a hidden name and renamed when it is complete, so none is ever seen half-written.
+
+An unfinished one (killed, interrupted, disk full) keeps its hidden name and its journal, and can be taken up again.
+"""
 
 import errno
-import hashlib
 import os
-import platform
 import re
 import shutil
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import IO, Self
 
 from sim.errors import ResultsError
 from sim.experiment.files import StorageError, write_bytes
+from sim.experiment.journal import NAME as JOURNAL
+from sim.experiment.journal import read_journal
+
+try:
+    import fcntl
+except ImportError:  # not on Windows: nothing is locked there
+    fcntl = None  # type: ignore[assignment]
 
 SLUG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}")
+_HIDDEN = re.compile(r"\.(?P<stem>.+)\.partial")
+_LOCK = ".lock"
 
 
 class RunFolder:
-    """A results folder in the making.
+    """A results folder in the making, held by this process alone.
 
     Args:
         out_dir: where results go; `<out_dir>/<name>/<time>-<hash>` is made below it.
         name: the experiment's name, a slug.
         digest: hash of the scenario; its first 8 digits end the folder's name.
+
+    Attributes:
+        path: where it is now.
 
     Raises:
         ResultsError: the folder cannot be made there, or the name is not a slug.
@@ -30,21 +45,42 @@ class RunFolder:
 
     def __init__(self, out_dir: Path, name: str, digest: str) -> None:
         check_slug(name)
-        self._parent = out_dir / name
-        self._stem = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{digest[:8]}"
-        self.path = self._parent / f".{self._stem}.partial-{_host()}-{os.getpid()}"
+        parent = out_dir / name
         try:
-            self._made = [folder for folder in (self._parent, out_dir) if not folder.exists()]
-            self._parent.mkdir(parents=True, exist_ok=True)
-            self._clear_litter()
-            self.path.mkdir(parents=True)
+            self._made = [folder for folder in (parent, out_dir) if not folder.exists()]
+            parent.mkdir(parents=True, exist_ok=True)
+            clear_litter(parent)
+            self._stem, self.path = _fresh(parent, f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{digest[:8]}")
+            self._lock = _locked(self.path)
         except OSError as error:
             raise ResultsError(
-                f"{self._parent}: results cannot be written there ({error.strerror}); choose another folder with -o"
+                f"{parent}: results cannot be written there ({error.strerror}); choose another folder with -o"
             ) from error
 
-    def write(self, relative: str, data: bytes) -> None:
+    @classmethod
+    def reopen(cls, path: Path) -> Self:
+        """Take up an unfinished folder again, hidden or published as interrupted.
+
+        Raises:
+            ResultsError: it is not one, or another process works on it.
+        """
+        hidden = _HIDDEN.fullmatch(path.name)
+        folder = cls.__new__(cls)
+        folder._made, folder._stem = [], hidden["stem"] if hidden else path.name
+        try:
+            folder.path = path if hidden else path.rename(path.with_name(f".{path.name}.partial"))
+            folder._lock = _locked(folder.path)
+        except OSError as error:
+            raise ResultsError(f"{path}: cannot be taken up again ({error.strerror})") from error
+        return folder
+
+    def write(self, relative: str, data: bytes, *, durable: bool = True) -> None:
         """Write one file, whole or not at all.
+
+        Args:
+            relative: its name in this folder.
+            data: its content.
+            durable: wait until the disk has it; not needed where the journal holds a digest of it.
 
         Raises:
             StorageError: it cannot be written, or its name leads out of the folder.
@@ -54,7 +90,7 @@ class RunFolder:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StorageError(f"{relative}: cannot be written ({error.strerror})") from error
-        write_bytes(path, data)
+        write_bytes(path, data, durable=durable)
 
     def inside(self, relative: str) -> Path:
         """The path of a file in this folder.
@@ -74,31 +110,73 @@ class RunFolder:
         Raises:
             StorageError: it cannot be renamed.
         """
+        parent = self.path.parent
+        self._release()
         for number in range(1, 1000):
-            final = self._parent / (self._stem if number == 1 else f"{self._stem}-{number}")
+            final = parent / (self._stem if number == 1 else f"{self._stem}-{number}")
             try:
                 self.path.rename(final)
             except OSError as error:
                 if error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
                     continue
                 raise StorageError(f"{final.name}: cannot be renamed ({error.strerror})") from error
-            _sync_folder(self._parent)
+            _sync_folder(parent)
             return final
         raise StorageError(f"{self._stem}: too many runs of the same second")
 
+    def leave(self) -> None:
+        """Stop working on it: kept for a later `reopen` when its journal holds a finished run, else removed."""
+        if holds_runs(self.path):
+            self._release()
+        else:
+            self.discard()
+
     def discard(self) -> None:
         """Remove everything written so far, and the folders above that were made for it and hold nothing else."""
+        self._release()
         shutil.rmtree(self.path, ignore_errors=True)
         for folder in self._made:
             with suppress(OSError):
                 folder.rmdir()
 
-    def _clear_litter(self) -> None:
-        """Remove what killed runs of this host left behind."""
-        for partial in self._parent.glob(f".*.partial-{_host()}-*"):
-            pid = partial.name.rpartition("-")[2]
-            if pid.isdecimal() and not _is_alive(int(pid)):
-                shutil.rmtree(partial, ignore_errors=True)
+    def _release(self) -> None:
+        (self.path / _LOCK).unlink(missing_ok=True)
+        self._lock.close()
+
+
+def holds_runs(folder: Path) -> bool:
+    """Whether a folder's journal has a finished run (its first record is the header)."""
+    records = read_journal(folder / JOURNAL)
+    return next(records, None) is not None and next(records, None) is not None
+
+
+def unfinished(parent: Path) -> Iterator[Path]:
+    """Hidden folders below `parent` that hold finished runs and that nobody works on, the latest first."""
+    for folder in sorted(parent.glob(".*.partial"), reverse=True):
+        if not is_locked(folder) and holds_runs(folder):
+            yield folder
+
+
+def clear_litter(parent: Path, *, everything: bool = False) -> list[Path]:
+    """Remove hidden folders that nobody works on and that hold no finished run, or all that nobody works on.
+
+    Returns:
+        What was removed.
+    """
+    litter = [f for f in sorted(parent.glob(".*.partial")) if not is_locked(f) and (everything or not holds_runs(f))]
+    for folder in litter:
+        shutil.rmtree(folder, ignore_errors=True)
+    return litter
+
+
+def is_locked(folder: Path) -> bool:
+    """Whether a process works on the folder now; a lock left behind by a killed one does not count."""
+    try:
+        lock = (folder / _LOCK).open("r+")
+    except OSError:
+        return False
+    with lock:
+        return not _try_lock(lock)
 
 
 def check_slug(name: str) -> str:
@@ -112,17 +190,40 @@ def check_slug(name: str) -> str:
     return name
 
 
-def _host() -> str:
-    """A token for this host: a process of another one that shares the folder may well be alive."""
-    return hashlib.sha256(platform.node().encode()).hexdigest()[:8]
+def _fresh(parent: Path, stem: str) -> tuple[str, Path]:
+    """Make a new hidden folder; a number is added when another process of this second has the name."""
+    for number in range(1, 1000):
+        name = stem if number == 1 else f"{stem}-{number}"
+        try:
+            (parent / f".{name}.partial").mkdir()
+        except FileExistsError:
+            continue
+        return name, parent / f".{name}.partial"
+    raise FileExistsError(errno.EEXIST, "too many runs of the same second")
 
 
-def _is_alive(pid: int) -> bool:
+def _locked(folder: Path) -> IO[str]:
+    """Hold the folder's lock until the file is closed, which the end of the process does in any case."""
+    lock = (folder / _LOCK).open("a+")
+    if not _try_lock(lock):
+        lock.seek(0)
+        holder = lock.read().strip() or "unknown"
+        lock.close()
+        raise ResultsError(f"{folder}: another process works on it ({holder})")
+    lock.truncate(0)
+    lock.write(f"pid {os.getpid()}, since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC\n")
+    lock.flush()
+    return lock
+
+
+def _try_lock(lock: IO[str]) -> bool:
+    if fcntl is None:
+        return True
     try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
         return False
-    except OSError:
+    except OSError:  # a file system without locks: nothing can be said
         return True
     return True
 

@@ -4,14 +4,15 @@ import json
 import shlex
 import time
 import traceback
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sim.errors import InvariantError, SimError
-from sim.experiment.files import StorageError, json_bytes, parquet_bytes, write_bytes
+from sim.experiment.files import StorageError, json_bytes, parquet_bytes
 from sim.metrics.details import acceptance_details, itl_histogram, mean_decode_context, step_time_s
 from sim.metrics.record import Status
 from sim.metrics.series import request_columns, timeline_columns
@@ -33,7 +34,7 @@ class Task:
         vary: the varied fields of the cell.
         arm, replicate: which run.
         base_dir: where relative file names of the scenario start.
-        folder: where the run's files go; made if missing.
+        keep_files: report the run's files back as well as its row.
     """
 
     scenario_json: str
@@ -42,7 +43,7 @@ class Task:
     arm: str
     replicate: int
     base_dir: str
-    folder: str
+    keep_files: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class Outcome:
         context_tokens: mean context of a decoding request.
         extrapolated: share of its steps outside of what the cost model was given.
         wall_s: how long it took.
+        files: name -> content of the run's files.
     """
 
     row: Row | None
@@ -64,10 +66,11 @@ class Outcome:
     context_tokens: float = 0.0
     extrapolated: float = 0.0
     wall_s: float = 0.0
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def run_cell_arm(task: Task) -> Outcome:
-    """Simulate one run and write its files, `result.json` last.
+    """Simulate one run.
 
     Failures are reported, not raised, so that other runs go on.
     """
@@ -99,21 +102,18 @@ def _run(task: Task) -> Outcome:
     record = simulate(scenario, task.arm, task.replicate, base_dir)
     run = measure_run(record, measure_of(scenario))
     row = {**_identity(task, scenario), **summary_row(run)}
-    folder = Path(task.folder)
-    _make_folder(folder)
-    names = tuple(traffic.name for traffic in scenario.workload.classes) or ("default",)
-    write_bytes(folder / "requests.parquet", parquet_bytes(request_columns(run, names)))
-    write_bytes(folder / "timeline.parquet", parquet_bytes(timeline_columns(record)))
-    write_bytes(folder / "result.json", json_bytes(_result(task, scenario, run, row), indent=None))
     outside, _ = extrapolated_shares(record.steps, run.steps)
-    return Outcome(row, context_tokens=mean_decode_context(run), extrapolated=outside)
+    files = _files(task, scenario, run, row) if task.keep_files else {}
+    return Outcome(row, context_tokens=mean_decode_context(run), extrapolated=outside, files=files)
 
 
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"{folder.name}: cannot be made ({error.strerror})") from error
+def _files(task: Task, scenario: Scenario, run: Measured, row: Row) -> dict[str, bytes]:
+    names = tuple(traffic.name for traffic in scenario.workload.classes) or ("default",)
+    return {
+        "requests.parquet": parquet_bytes(request_columns(run, names)),
+        "timeline.parquet": parquet_bytes(timeline_columns(run.record)),
+        "result.json": json_bytes(_result(task, scenario, run, row), indent=None),
+    }
 
 
 def measure_of(scenario: Scenario) -> Measure:
@@ -134,7 +134,7 @@ def measure_of(scenario: Scenario) -> Measure:
 
 def _identity(task: Task, scenario: Scenario) -> Row:
     """The first columns of the summary: which run this is and what load it had."""
-    arrivals = scenario.workload.arrivals
+    arrivals, arm = scenario.workload.arrivals, scenario.arms[task.arm]
     return {
         "experiment": scenario.name,
         "cell_id": task.cell_id,
@@ -142,6 +142,8 @@ def _identity(task: Task, scenario: Scenario) -> Row:
         "is_baseline": task.arm == scenario.baseline,
         "replicate": task.replicate,
         "seed": scenario.seed,
+        "verification": arm.rule.kind if arm.speculates else None,
+        "lossless": arm.lossless,
         **{f"vary.{key}": value for key, value in task.vary.items()},
         "max_concurrency": getattr(arrivals, "max_concurrency", None),
         "request_rate": getattr(arrivals, "request_rate", None),
@@ -155,7 +157,7 @@ def _result(task: Task, scenario: Scenario, run: Measured, row: Row) -> dict[str
     memory |= {"num_kv_blocks": run.record.num_kv_blocks, "block_size": run.record.block_size}
     empty = [key for key, value in row.items() if value is None]
     outside, of_time = extrapolated_shares(run.record.steps, run.steps)
-    inapplicable = ("max_concurrency", "request_rate", "burstiness")
+    inapplicable = ("max_concurrency", "request_rate", "burstiness", "verification")
     return {
         "schema_version": 1,
         "summary": row,

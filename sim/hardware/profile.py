@@ -14,6 +14,10 @@ from pydantic import Field
 
 from sim.catalogue import Catalogue, normalised, read_entry
 from sim.errors import InvariantError
+from sim.hardware.collective_fit import CollectiveFit as CollectiveFit
+from sim.hardware.collective_fit import ExchangeFit as ExchangeFit
+from sim.hardware.collective_fit import ExchangeKind as ExchangeKind
+from sim.hardware.collective_fit import LinkClass as LinkClass
 from sim.hardware.gpu import Gpu
 from sim.hardware.step_fit import Fit as Fit
 from sim.hardware.step_fit import StepFit as StepFit
@@ -91,30 +95,21 @@ class ExtendFit(Fit):
 class MoeFit(Fit):
     """t = S_p(bytes/(BW e_m), padded FLOPs/(F e_c)) + launch + routing_passes M k 4 (h + I)/BW, per layer.
 
-    `kernel` names the measured kernel: kernels of one GPU and format differ by up to five times.
+    Attributes:
+        kernel: the measured kernel: kernels of one GPU and format differ by up to five times.
+        routes_all_tokens: under expert parallelism the kernel sorts and sums the choices of all tokens, with blanks for
+            experts of other GPUs (vLLM's `expert_map`: Triton, Marlin); False: those of its own experts only
+            (TensorRT-LLM kernels).
     """
 
     kernel: str | None = None
-
+    routes_all_tokens: bool = True
     memory_efficiency: float = Field(gt=0)
     compute_efficiency: float = Field(gt=0)
     smoothness: float | None = Field(None, ge=1)
     launch_us: float = Field(ge=0)
     routing_passes: float = Field(ge=0)
     tile_rows: int = Field(16, ge=1)
-
-
-class CollectiveFit(Fit):
-    """All-reduce of S bytes on n GPUs: min(S_p(one_shot, (n-1) S/(L e1)), two_shot + 2 (n-1)/n S/(L e2)).
-
-    With `one_shot_smoothness` p = 1 the first form is affine; above, small messages hide in its latency.
-    """
-
-    one_shot_us: float | None = Field(None, ge=0)
-    one_shot_efficiency: float = Field(1.0, gt=0)
-    one_shot_smoothness: float = Field(1.0, ge=1)
-    two_shot_us: float | None = Field(None, ge=0)
-    two_shot_efficiency: float = Field(1.0, gt=0)
 
 
 class ElementwiseFit(Fit):
@@ -142,9 +137,6 @@ class MeasuredOn(Spec):
     memory_bandwidth: float = Field(gt=0)
 
 
-LinkClass = Literal["nvlink", "pcie"]
-
-
 class Profile(Spec):
     """One file of `data/profiles`; `id` is its stem. Sections left out come from the default profile."""
 
@@ -159,6 +151,7 @@ class Profile(Spec):
     mla: DecodeFit | None = None
     moe: dict[str, MoeFit] = Field(default_factory=dict)
     collectives: dict[LinkClass, dict[int, CollectiveFit]] = Field(default_factory=dict)
+    exchanges: dict[ExchangeKind, dict[LinkClass, dict[int, ExchangeFit]]] = Field(default_factory=dict)
     elementwise: ElementwiseFit | None = None
     sampler: SamplerFit | None = None
     steps: StepFit | None = None
@@ -220,11 +213,20 @@ class ChosenProfile:
 
     def collective(self, link: LinkClass, num_gpus: int) -> CollectiveFit:
         """Parameters for `num_gpus` GPUs; the nearest measured group size otherwise."""
-        fits = self.profile.collectives.get(link) or self.default.collectives[link]
-        return fits[min(fits, key=lambda n: abs(math.log(n / num_gpus)))]
+        return _nearest(self.profile.collectives.get(link) or self.default.collectives[link], num_gpus)
+
+    def exchange(self, kind: ExchangeKind, link: LinkClass, num_gpus: int) -> ExchangeFit:
+        """The same for all-gathers and all-to-alls."""
+        own = self.profile.exchanges.get(kind, {}).get(link)
+        return _nearest(own or self.default.exchanges[kind][link], num_gpus)
 
 
 F = TypeVar("F", bound=Fit)
+
+
+def _nearest(fits: dict[int, F], num_gpus: int) -> F:
+    """Of the measured group size that is nearest on a log scale."""
+    return fits[min(fits, key=lambda n: abs(math.log(n / num_gpus)))]
 
 
 def _first(own: F | None, default: F | None) -> F:

@@ -45,13 +45,14 @@ class LinearShape(NamedTuple):
 
 
 class ExpertShape(NamedTuple):
-    """The routed experts as one GPU holds them under tensor parallelism (every expert is split over all GPUs).
+    """The routed experts as one GPU holds them: a slice of every expert (tensor parallel), or some experts whole.
 
     Attributes:
         layers: layers with routed experts.
         experts, top_k: experts per layer, and how many of them one token uses.
         hidden: width of the residual stream.
         width: intermediate width of one expert on one GPU.
+        held: experts per layer that one GPU holds at least a slice of.
     """
 
     layers: int
@@ -59,6 +60,7 @@ class ExpertShape(NamedTuple):
     top_k: int
     hidden: int
     width: int
+    held: int
 
     @property
     def parameters_per_expert(self) -> int:
@@ -225,9 +227,16 @@ class Model(Spec):
             LinearShape("extra", -(-self.extra_linear_parameters // self.hidden), self.hidden, 1),
         ]
 
-    def expert_shape(self, tp: int = 1) -> ExpertShape:
-        """The routed experts on one of `tp` GPUs; all zero layers for a dense model."""
-        return ExpertShape(self.moe_layers, self.experts, self.top_k, self.hidden, _share(self.moe_ffn, tp))
+    def expert_shape(self, tp: int = 1, expert_parallel: bool = False) -> ExpertShape:
+        """The routed experts on one of `tp` GPUs; all zero layers for a dense model.
+
+        With `expert_parallel` a GPU holds its share of the experts whole, the largest share where they do not divide.
+        """
+        width, held = (1, tp) if expert_parallel else (tp, 1)
+        return ExpertShape(
+            self.moe_layers, self.experts, self.top_k, self.hidden, _share(self.moe_ffn, width),
+            _share(self.experts, held),
+        )  # fmt: skip
 
     def lm_head_shape(self, tp: int = 1) -> LinearShape:
         """The LM head on one of `tp` GPUs, computed on verified rows only."""
@@ -243,11 +252,11 @@ class Model(Spec):
             elements = 2 * _share(self.kv_heads, tp) * self.head_dim
         return self.layers * elements * KV_CACHE_BYTES[kv_dtype]
 
-    def weight_bytes(self, dtype: str = "auto", tp: int = 1) -> int:
+    def weight_bytes(self, dtype: str = "auto", tp: int = 1, expert_parallel: bool = False) -> int:
         """Weights in the memory of one of `tp` GPUs; embeddings, LM head, norms and routers stay in 16 bits."""
         linear = sum(shape.parameters * self.bytes_per_weight(shape.name, dtype) for shape in self.linear_shapes(tp))
-        routed = self.expert_shape(tp)
-        experts = routed.layers * routed.experts * routed.parameters_per_expert * self.bytes_per_weight("expert", dtype)
+        routed = self.expert_shape(tp, expert_parallel)
+        experts = routed.layers * routed.held * routed.parameters_per_expert * self.bytes_per_weight("expert", dtype)
         vocabulary = self._vocabulary_matrices * _share(self.vocab, tp) * self.hidden
         return round(linear + experts) + 2 * (vocabulary + self._norm_parameters)
 

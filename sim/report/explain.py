@@ -7,7 +7,7 @@ from dataclasses import asdict
 from sim.experiment.explanation import Acceptance, ArmFacts, Cost, Explanation
 from sim.report.explain_steps import step_lines
 from sim.report.explain_verdict import verdict_lines
-from sim.report.plain_text import bold, columns, count, labelled, number, printable, short
+from sim.report.plain_text import bold, columns, count, labelled, number, printable, short, verified
 
 #: arms beside each other in the memory table
 _ARMS_PER_TABLE = 4
@@ -62,6 +62,8 @@ def _head(explanation: Explanation) -> Iterator[str]:
     where, demand = explanation.deployed, explanation.demand
     formats = f"{where.weight_dtype} weights, {where.kv_cache_dtype} KV cache"
     yield f"{explanation.name}: {printable(where.target)} on {where.num_gpus} x {printable(where.gpu)}, {formats}"
+    if where.experts_per_gpu is not None:
+        yield f"expert parallel: {where.experts_per_gpu} whole experts of every layer on each GPU; the busiest decides"
     yield (
         f"prompts {count(demand.mean_prompt_tokens)} tokens, outputs {count(demand.mean_output_tokens)} on average; a "
         f"decode step meets {count(demand.decode_context_tokens)} tokens of context"
@@ -77,6 +79,8 @@ def _arms(arms: Sequence[ArmFacts]) -> Iterator[str]:
     width = _name_width(arms)
     for arm in arms:
         yield from labelled(f"  {arm.name}", _config(arm), width)
+        if arm.verification:
+            yield from labelled("", f"verified by {verified(arm.verification, arm.lossless)}", width)
         for acceptance in arm.acceptance:
             yield from labelled("", _accepted(acceptance), width)
         if arm.drafts_nothing_at:

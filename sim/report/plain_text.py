@@ -26,6 +26,11 @@ def number(value: float | None) -> str:
     return f"{value:,.{0 if size >= 99.95 else 1 if size >= 9.995 else 2 if size >= 0.9995 else 3}f}"
 
 
+def verified(rule: str, lossless: bool) -> str:
+    """A verification rule and what it does to the output."""
+    return f"{rule} (lossless)" if lossless else f"{rule} (NOT lossless: the output is not the target's)"
+
+
 def count(value: float | None) -> str:
     """A whole number with commas; `-` for nothing."""
     return "-" if value is None else f"{value:,.0f}"

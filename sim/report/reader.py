@@ -94,6 +94,12 @@ class Results:
         """How to announce an interval: `95 % CI`."""
         return f"{100 * self.confidence:.3g} % CI"
 
+    @property
+    def verification(self) -> dict[str, tuple[str, bool]]:
+        """Speculating arm -> its verification rules by name, and whether its output stays the target's."""
+        found = self.manifest.get("verification") or {}
+        return {arm: (", ".join(map(str, rule["kinds"])), bool(rule["lossless"])) for arm, rule in found.items()}
+
     @cached_property
     def slices(self) -> tuple[Slice, ...]:
         """Cells grouped by what is varied besides the axis; one group with an empty label when nothing else is."""

@@ -7,8 +7,10 @@ from pathlib import Path
 
 from sim.report import crossings as be
 from sim.report.axis import Axis, Cell, Slice, say_value
+from sim.report.figures.badges import cost_profiles
 from sim.report.figures.provenance import subtitle
-from sim.report.figures.verdict import cost_profiles, warnings_of
+from sim.report.figures.verdict import warnings_of
+from sim.report.plain_text import verified
 from sim.report.prefix_cache import prefix_cache_line
 from sim.report.reader import Ratio, Results, load_results
 from sim.report.wording import clean, metric_name, number, percent
@@ -49,7 +51,7 @@ def summary_text(run_dir: Path, colour: bool = False) -> str:
         lines += _sweep(results, results.axis, part, paint) if results.axis else _point(results, part.cells[0], paint)
         if results.axis:
             lines += _break_even(results, results.axis, part)
-    lines += [*_closed_form(results), *_acceptance(results), *_notes(results)]
+    lines += [*_closed_form(results), *_acceptance(results), *_verification(results), *_notes(results)]
     return "\n".join(line.rstrip() for line in lines).rstrip() + "\n"
 
 
@@ -175,6 +177,17 @@ def _acceptance(results: Results) -> Iterator[str]:
         yield _ascii(f"KV use p99 up to {percent(max(use))}; preemptions per run up to {number(max(lost or [0]))}")
     if cached := prefix_cache_line(results):
         yield from _wrapped(_ascii(cached), "")
+
+
+def _verification(results: Results) -> Iterator[str]:
+    """Which rule verifies whose drafts, arms with the same rule together."""
+    groups: dict[str, list[str]] = {}
+    for arm, (rule, lossless) in results.verification.items():
+        groups.setdefault(verified(clean(rule), lossless), []).append(clean(arm))
+    if groups:
+        yield from _wrapped(
+            "Verified by " + "; ".join(f"{rule}: {', '.join(arms)}" for rule, arms in groups.items()), ""
+        )
 
 
 def _mean_level(results: Results, arm: str, metric: str) -> float:

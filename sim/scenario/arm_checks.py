@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from sim.acceptance.base import MAX_DRAFT_TOKENS, AcceptanceModel
+from sim.errors import ScenarioError
 from sim.scenario.arms import Arm
 from sim.scenario.document import Path
 from sim.scenario.findings import Context, Finding, note, reads
@@ -24,7 +25,7 @@ def _baseline(context: Context) -> Iterator[Finding]:
 def _acceptance(context: Context) -> Iterator[Finding]:
     for name, arm in context.scenario.arms.items():
         if not arm.speculates:
-            for key in ("acceptance", "class_acceptance"):
+            for key in ("acceptance", "class_acceptance", "verification"):
                 if getattr(arm, key):
                     yield Finding(("arms", name, key), "has no effect: this arm does not speculate", at_key=True)
         elif arm.acceptance is None:
@@ -42,12 +43,36 @@ def _acceptance_reaches_k(context: Context) -> Iterator[Finding]:
 
 
 def _acceptance_limits(name: str, arm: Arm) -> Iterator[tuple[Path, int]]:
-    models: dict[Path, AcceptanceModel | None] = {("arms", name, "acceptance"): arm.acceptance}
-    models |= {("arms", name, "class_acceptance", key): model for key, model in arm.class_acceptance.items()}
-    for path, model in models.items():
-        limit = model.max_supported_draft_tokens() if model is not None else None
+    for path, model in _models(name, arm).items():
+        limit = model.max_supported_draft_tokens()
         if limit is not None:
             yield path, limit
+
+
+def _models(name: str, arm: Arm) -> dict[Path, AcceptanceModel]:
+    """All acceptance models of an arm by their place."""
+    models: dict[Path, AcceptanceModel | None] = {("arms", name, "acceptance"): arm.acceptance}
+    models |= {("arms", name, "class_acceptance", key): model for key, model in arm.class_acceptance.items()}
+    return {path: model for path, model in models.items() if model is not None}
+
+
+@reads("arms")
+def _acceptance_files(context: Context) -> Iterator[Finding]:
+    for name, arm in context.scenario.arms.items():
+        for path, model in _models(name, arm).items():
+            try:
+                model.located(context.base_dir).check_files()
+            except ScenarioError as error:
+                yield Finding(path, str(error))
+
+
+@reads("arms")
+def _rule_fits_the_drafts(context: Context) -> Iterator[Finding]:
+    for name, arm in context.scenario.arms.items():
+        config = arm.speculative_config
+        if arm.speculates and arm.rule.needs_draft_probabilities and not config.drafts_have_probabilities:
+            message = f"{arm.rule.kind} looks at the drafter's probabilities, but {config.method} has none"
+            yield Finding(("arms", name, "verification"), f"{message}; its drafts are verified by greedy_draft")
 
 
 @reads("arms", "workload")

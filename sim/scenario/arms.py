@@ -9,6 +9,8 @@ from sim.acceptance.base import ACCEPTANCE, AcceptanceModel
 from sim.spec import Spec
 from sim.speculation.base import SPECULATION, SpeculationMethod
 from sim.speculation.plain import Plain
+from sim.verification.base import VERIFICATION, VerificationRule
+from sim.verification.greedy_draft import GreedyDraft
 
 
 def _null_is_plain(value: object) -> object:
@@ -25,18 +27,33 @@ class Arm(Spec):
         speculative_config: vLLM's `--speculative-config`.
         acceptance: how many drafts are accepted; required when the arm speculates, never assumed.
         class_acceptance: other acceptance for some traffic classes, by class name.
+        verification: the rule that keeps or rejects drafts; null: `greedy_draft`, which at temperature 0 is
+            `greedy_match`. It says whether the output stays the target's, and decides the acceptance of kind
+            `distributions`; all other acceptance counts as measured under it.
     """
 
     speculative_config: SpeculativeConfig = Field(default_factory=Plain)
     acceptance: Annotated[AcceptanceModel, ACCEPTANCE] | None = None
     class_acceptance: dict[str, Annotated[AcceptanceModel, ACCEPTANCE]] = Field(default_factory=dict)
+    verification: Annotated[VerificationRule, VERIFICATION] | None = None
 
     def located(self, base_dir: Path) -> Self:
-        """This arm with the files that its acceptance names taken from `base_dir`."""
+        """This arm with the files that its acceptance names taken from `base_dir`, and judged by its rule."""
         if self.acceptance is None:
             return self
-        classes = {name: model.located(base_dir) for name, model in self.class_acceptance.items()}
-        return self.model_copy(update={"acceptance": self.acceptance.located(base_dir), "class_acceptance": classes})
+        classes = {name: model.located(base_dir).under(self.rule) for name, model in self.class_acceptance.items()}
+        acceptance = self.acceptance.located(base_dir).under(self.rule)
+        return self.model_copy(update={"acceptance": acceptance, "class_acceptance": classes})
+
+    @property
+    def rule(self) -> VerificationRule:
+        """The verification rule, default filled in; of no meaning for an arm that does not speculate."""
+        return self.verification or GreedyDraft()
+
+    @property
+    def lossless(self) -> bool:
+        """Whether the output is distributed as without speculation."""
+        return self.rule.lossless or not self.speculates
 
     @property
     def speculates(self) -> bool:

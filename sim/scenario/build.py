@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import simpy
 
-from sim.acceptance.base import AcceptanceModel, Tape
+from sim.acceptance.base import AcceptanceModel, Floats, Tape
 from sim.cost.base import BoundCost
 from sim.cost.padding import largest_captured
 from sim.deployment import Deployment, plan_deployment
@@ -16,6 +16,7 @@ from sim.rng import Streams
 from sim.scenario.arms import Arm
 from sim.scenario.engine import EngineArgs
 from sim.scenario.schema import Scenario
+from sim.scenario.what_if import AS_STATED, WhatIf
 from sim.scheduler.overlapped import OverlappedScheduler
 from sim.scheduler.plan import SchedulerConfig
 from sim.scheduler.schedule import Scheduler
@@ -43,6 +44,7 @@ class ArmSetup:
         cost: prices of the passes.
         drafter: cost of drafting.
         arm: the spec.
+        what_if: factors of the scenario, already in the prices.
     """
 
     engine: EngineArgs
@@ -50,6 +52,13 @@ class ArmSetup:
     cost: BoundCost
     drafter: Drafter
     arm: Arm
+    what_if: WhatIf = AS_STATED
+
+    def survival(self, num_draft_tokens: int) -> Floats:
+        """Unconditional acceptance rates of a step with so many drafts, shape (num_draft_tokens,)."""
+        if not num_draft_tokens or self.arm.acceptance is None:
+            return np.zeros(0)
+        return self.what_if.survival(self.arm.acceptance.survival(num_draft_tokens))
 
     @property
     def scheduler_config(self) -> SchedulerConfig:
@@ -98,14 +107,17 @@ def set_up(scenario: Scenario, arm: str, base_dir: Path) -> ArmSetup:
         max_model_len=scenario.engine.max_model_len,
         num_gpu_blocks_override=engine.num_gpu_blocks_override,
         speculates=spec.speculates,
+        enable_expert_parallel=engine.enable_expert_parallel,
     )
     if scenario.engine.max_model_len is None:  # not stated: the model's own length, or what fits
         fits = min(resolved(engine.max_model_len), deployment.num_kv_tokens)
         engine = engine.model_copy(update={"max_model_len": fits})
     limits = (resolved(engine.max_num_seqs), method.max_draft_tokens, resolved(engine.max_num_batched_tokens))
     deployment = replace(deployment, max_cudagraph_capture_size=largest_captured(*limits, gpu))
-    cost = scenario.cost_model.located(base_dir).bind(deployment)
-    return ArmSetup(engine, deployment, cost, method.bind(deployment, cost), spec)
+    what_if = scenario.what_if
+    cost = what_if.cost(scenario.cost_model.located(base_dir).bind(deployment))
+    drafter = what_if.drafter(method.bind(deployment, cost))
+    return ArmSetup(engine, deployment, cost, drafter, spec, what_if)
 
 
 def draw_tape(arm: Arm, requests: RequestTable, streams: Streams) -> Tape:
@@ -154,6 +166,8 @@ def simulate(scenario: Scenario, arm: str, replicate: int, base_dir: Path, *, le
     requests = scenario.workload.requests(streams, base_dir)
     setup = set_up(scenario, arm, base_dir)
     tape = draw_tape(setup.arm, requests, streams)
+    k = setup.arm.speculative_config.max_accepted_tokens
+    tape = setup.what_if.tape(tape, setup.survival(k), requests, streams) if k else tape
     draft_length = setup.arm.speculative_config.draft_length
     env, recorder = simpy.Environment(), Recorder(requests)
     if setup.engine.async_scheduling:

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
@@ -18,7 +18,8 @@ from sim.scenario.schema import Scenario
 from sim.scenario.suggestions import did_you_mean, found, one_of
 from sim.scenario.validate import validate
 
-MAX_CELLS = 10_000
+#: Cells that one process lays out at a time, and cells of a whole sweep, which is then split into shards.
+MAX_CELLS, MAX_SWEEP = 10_000, 1_000_000
 #: Grids up to this size are checked as a whole when a scenario is loaded, larger ones when their cells are made.
 CHECKED_CELLS = 500
 _FIXED = ("schema_version", "name", "seed", "sweep", "baseline", "extends")
@@ -40,21 +41,29 @@ class Cell:
 
 
 def num_cells(scenario: Scenario) -> int:
-    """Size of the grid, counted without making it; 1 when nothing is varied."""
-    return math.prod(len(values) for values in scenario.sweep.vary.values())
+    """Number of cells, counted without making them; 1 when nothing is varied."""
+    lengths = [len(values) for values in scenario.sweep.vary.values()]
+    return max(lengths, default=1) if scenario.sweep.combine == "zip" else math.prod(lengths)
 
 
-def cell_scenarios(scenario: Scenario) -> list[Cell]:
-    """All cells in grid order, the last key varying fastest.
+def cell_scenarios(scenario: Scenario, wanted: Callable[[int], bool] = lambda cell: True) -> list[Cell]:
+    """Cells in grid order, the last key varying fastest.
+
+    Args:
+        scenario: the experiment.
+        wanted: of a cell's number, counted from 0; the others are not made.
 
     Raises:
-        ScenarioError: more than `MAX_CELLS` cells, or a value that does not fit its field.
+        ScenarioError: more than `MAX_CELLS` wanted cells, or a value that does not fit its field.
     """
-    if num_cells(scenario) > MAX_CELLS:
-        raise ScenarioError(f"sweep.vary: {num_cells(scenario)} cells; allowed: at most {MAX_CELLS}")
+    count = sum(map(wanted, range(num_cells(scenario))))
+    if count > MAX_CELLS:
+        raise ScenarioError(
+            f"sweep.vary: {count} cells; allowed: at most {MAX_CELLS} at a time; split the sweep with --shard"
+        )
     base = _unvaried(scenario)
     cells = []
-    for vary in _points(scenario):
+    for vary in itertools.compress(_points(scenario), map(wanted, itertools.count())):
         varied, problems = _at_point(base, vary)
         if varied is None:
             raise ScenarioError(problems)
@@ -64,13 +73,15 @@ def cell_scenarios(scenario: Scenario) -> list[Cell]:
 
 def _points(scenario: Scenario) -> Iterator[dict[str, Any]]:
     keys = list(scenario.sweep.vary)
-    for values in itertools.product(*scenario.sweep.vary.values()):
+    together = zip(*scenario.sweep.vary.values(), strict=True) if keys else iter([()])
+    combined = together if scenario.sweep.combine == "zip" else itertools.product(*scenario.sweep.vary.values())
+    for values in combined:
         yield dict(zip(keys, values, strict=True))
 
 
 def _unvaried(scenario: Scenario) -> Node:
     data = plain_data(scenario)
-    data["sweep"] |= {"vary": {}, "breakeven": None}
+    data["sweep"] |= {"vary": {}, "combine": "grid", "breakeven": None}
     return from_plain(data)
 
 
@@ -149,8 +160,8 @@ def _check_grid(scenario: Scenario, base: Node, base_dir: FilePath, root: Node, 
     """Combinations of values, each of which is right alone."""
     path: Path = ("sweep", "vary")
     count = num_cells(scenario)
-    if count > MAX_CELLS:
-        return [problem_at(root, path, f"makes {count} cells; allowed: at most {MAX_CELLS}", key=True)]
+    if count > MAX_SWEEP:
+        return [problem_at(root, path, f"makes {count} cells; allowed: at most {MAX_SWEEP}", key=True)]
     if len(scenario.sweep.vary) < 2 or count > CHECKED_CELLS:
         return []
     for vary in _points(scenario):

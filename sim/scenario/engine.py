@@ -24,6 +24,7 @@ FALLBACK_MODEL_LEN = 8192
 ONLY_VALUE: dict[str, object] = {
     "pipeline_parallel_size": 1, "data_parallel_size": 1, "decode_context_parallel_size": 1,
     "prefill_context_parallel_size": 1, "cpu_offload_gb": 0, "enable_lora": False, "enable_dbo": False,
+    "enable_eplb": False,
     "runner": "generate", "use_v2_block_manager": True, "max_num_partial_prefills": 1, "device": "cuda",
 }  # fmt: skip
 
@@ -42,6 +43,7 @@ _NO_EFFECT = """
     structured_outputs_config guided_decoding_backend reasoning_parser tool_call_parser enable_auto_tool_choice
     chat_template chat_template_content_format response_role additional_config profiler_config
     otlp_traces_endpoint collect_detailed_traces show_hidden_metrics_for_version kv_events_config
+    all2all_backend expert_placement_strategy
     stream_interval disable_hybrid_kv_cache_manager disable_cascade_attn scheduler_cls
     disable_chunked_mm_input max_long_partial_prefills shutdown_timeout
     max_lora_rank max_loras lora_dtype fully_sharded_loras rope_scaling rope_theta quantization
@@ -59,6 +61,8 @@ class EngineArgs(Spec):
     """Engine arguments that act on the simulation; `null` means vLLM's default for the GPU and model.
 
     Attributes:
+        enable_expert_parallel: spread the experts of a mixture whole over the `tensor_parallel_size` GPUs, instead of a
+            slice of every expert on each.
         max_num_scheduled_tokens: token budget of a step when it is to be smaller than `max_num_batched_tokens`.
         long_prefill_token_threshold: longest prefill chunk of one request; 0 = no limit.
         num_gpu_blocks_override: size of the KV pool in blocks, instead of what fits in memory.
@@ -72,6 +76,7 @@ class EngineArgs(Spec):
     no_effect_keys: ClassVar[frozenset[str]] = frozenset(_NO_EFFECT.split())
 
     tensor_parallel_size: Annotated[PositiveCount, Field(le=1024)] = 1
+    enable_expert_parallel: bool = False
     max_num_seqs: Limit | None = None
     max_num_batched_tokens: Limit | None = None
     max_num_scheduled_tokens: Limit | None = None

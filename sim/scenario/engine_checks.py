@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 
+from sim.cost.roofline import Roofline, packed_attention
 from sim.errors import ScenarioError
+from sim.hardware.profile import choose_profile
 from sim.scenario.defaults import KV_CACHE_DTYPES
 from sim.scenario.findings import Context, Finding, note, reads
 from sim.scenario.suggestions import found
@@ -45,6 +47,32 @@ def _engine_limits(context: Context) -> Iterator[Finding]:
     if stated.max_num_scheduled_tokens and stated.max_num_scheduled_tokens > tokens:
         message = f"found {stated.max_num_scheduled_tokens}; allowed: at most max_num_batched_tokens = {tokens}"
         yield Finding(("engine", "max_num_scheduled_tokens"), message)
+
+
+@reads("engine", "model")
+def _experts_can_be_spread(context: Context) -> Iterator[Finding]:
+    engine, model = context.scenario.engine, context.model
+    if not engine.enable_expert_parallel or model is None:
+        return
+    where = ("engine", "enable_expert_parallel")
+    if not model.experts:
+        yield Finding(where, f"{model.name} is dense: it has no experts to spread; allowed here: false")
+    elif engine.tensor_parallel_size == 1:
+        yield note(where, "accepted, no effect: with tensor_parallel_size 1 one GPU holds all experts anyway")
+
+
+@reads("cost_model", "hardware")
+def _kernels_differ(context: Context) -> Iterator[Finding]:
+    cost, gpu = context.scenario.cost_model, context.gpu
+    if not isinstance(cost, Roofline) or cost.attention_kernel == "auto" or gpu is None:
+        return
+    try:
+        chosen = choose_profile(gpu, cost.located(context.base_dir).profile)
+    except ScenarioError:  # reported where the cost model is bound
+        return
+    if packed_attention(chosen) is chosen:
+        message = f"no effect: the profile of {gpu.name} ({chosen.profile.id}) has packed kernels anyway"
+        yield note(("cost_model", "attention_kernel"), message)
 
 
 @reads("engine", "model")

@@ -76,6 +76,8 @@ def _describe(scenario: Scenario, arm: str, base_dir: Path) -> str:
     config = setup.arm.speculative_config.model_dump(mode="json", exclude_none=True)
     text = ", ".join(f"{key}: {value}" for key, value in config.items())
     acceptance = f", acceptance {setup.arm.acceptance.kind}" if setup.arm.acceptance else ""
+    if setup.arm.speculates:
+        acceptance += f", verified by {setup.arm.rule.kind} ({'' if setup.arm.lossless else 'not '}lossless)"
     memory = setup.deployment.memory
     return (
         f"  {arm}: {{{text}}}{acceptance}; KV pool {format_bytes(memory.kv_pool)} = "

@@ -4,6 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from sim.errors import Problem, ScenarioError
+from sim.scenario import pasted_rules
 from sim.scenario.document import Node, Path, dotted, from_plain, problem_at
 from sim.scenario.engine import ONLY_VALUE, EngineArgs
 from sim.scenario.suggestions import found
@@ -13,8 +14,8 @@ from sim.speculation.base import SPECULATION
 _UNUSED = """
     model revision code_revision quantization max_model_len enforce_eager moe_backend attention_backend kv_cache_dtype
     tensor_parallel_size draft_tensor_parallel_size prompt_lookup_max prompt_lookup_min disable_by_batch_size
-    disable_padded_drafter_batch disable_mqa_scorer disable_logprobs parallel_drafting draft_sample_method
-    rejection_sample_method acceptance_method typical_acceptance_sampler_posterior_threshold
+    disable_padded_drafter_batch disable_mqa_scorer disable_logprobs parallel_drafting acceptance_method
+    typical_acceptance_sampler_posterior_threshold
     typical_acceptance_sampler_posterior_alpha posterior_threshold posterior_alpha speculative_token_tree
     use_local_argmax_reduction use_heterogeneous_vocab draft_load_config target_model_config draft_model_config
     suffix_decoding_max_tree_depth suffix_decoding_max_cached_requests suffix_decoding_max_spec_factor
@@ -24,7 +25,10 @@ _UNUSED = """
 SPECULATIVE_NO_EFFECT = frozenset(_UNUSED.split())
 _SYNTHETIC = ("synthetic_acceptance_rates", "synthetic_acceptance_length")
 _EXPLAINED = {
+    "engine.attention_backend": "accepted, no effect; for FlashInfer on A100, L40S or RTX GPUs say "
+    "cost_model.attention_kernel: packed",
     "engine.quantization": "accepted, no effect; say model.weight_dtype instead",
+    "speculative_config.acceptance_method": "accepted, no effect: gone from vLLM; say verification: {kind: typical}",
     "speculative_config.disable_by_batch_size": "accepted, no effect, as in vLLM V1; "
     "use num_speculative_tokens_per_batch_size",
 }
@@ -115,6 +119,7 @@ def _speculative_config(pasted: Pasted, arm: Path) -> None:
     if config is None or not isinstance(config.value, dict):
         return
     _infer_method(pasted, path, config)
+    _verification(pasted, arm)
     _synthetic(pasted, arm)
     config = pasted.root.find(path) or config
     for key in config.items:
@@ -161,6 +166,35 @@ def _no_effect_keys(config: Node) -> Collection[str]:
     return (SPECULATIVE_NO_EFFECT | spec.no_effect_keys) - spec.model_fields.keys()
 
 
+def _verification(pasted: Pasted, arm: Path) -> None:
+    """The keys of vLLM that choose a verification rule become the arm's."""
+    path: Path = (*arm, "speculative_config")
+    config = pasted.root.find(path)
+    keys = (pasted_rules.METHOD, pasted_rules.DRAFTS)
+    values = {key: config.items[key].value for key in keys if config is not None and key in config.items}
+    if config is None or not values:
+        return
+    wrong = pasted_rules.complaints(values)
+    for key, message in wrong.items():
+        pasted.complain((*path, key), message)
+    spec = SPECULATION.members().get(str(config.items["method"].value)) if "method" in config.items else None
+    kind = None if wrong else pasted_rules.rule_of(values, spec is None or spec.drafts_have_probabilities)
+    stated = pasted.root.find((*arm, "verification"))
+    chosen = next(iter(values))
+    if kind is not None and stated is None:
+        node = config.items[chosen]
+        rule = node.with_items({"kind": Node(kind, node.mark, node.key_mark)})
+        pasted.replace((*arm, "verification"), rule)
+    elif kind is not None and stated is not None and (stated.child("kind") or stated).value != kind:
+        message = f"means {kind}, which contradicts {dotted((*arm, 'verification'))}; allowed: one of them"
+        pasted.complain((*path, chosen), message, key=True)
+    for key in values:
+        message = pasted_rules.remark({**values, "acceptance": bool(set(_SYNTHETIC) & set(config.items))}, key, kind)
+        if message:
+            pasted.note((*path, key), message)
+        pasted.drop((*path, key))
+
+
 def _synthetic(pasted: Pasted, arm: Path) -> None:
     """The `rejection_sample_method: synthetic` of vLLM states the arm's acceptance."""
     path: Path = (*arm, "speculative_config")
@@ -178,9 +212,6 @@ def _synthetic(pasted: Pasted, arm: Path) -> None:
             pasted.replace((*arm, "acceptance"), _acceptance(given[0], config))
     for key in written:
         pasted.drop((*path, key))
-    method = config.child("rejection_sample_method") if config else None
-    if given and method is not None and method.value == "synthetic":
-        pasted.drop((*path, "rejection_sample_method"))
 
 
 def _acceptance(key: str, config: Node) -> Node:

@@ -1,9 +1,9 @@
 """The shape of a scenario: one frozen spec, exactly what a user writes with every default filled in."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Discriminator, Field, StringConstraints, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, StringConstraints, Tag, model_validator
 
 from sim.cost.base import COST_MODELS, CostModel
 from sim.hardware.catalogue import find_gpu
@@ -13,6 +13,8 @@ from sim.models.model import KvCacheDtype, Model, WeightDtype
 from sim.scenario.arms import Arm
 from sim.scenario.defaults import fill_defaults
 from sim.scenario.engine import EngineArgs
+from sim.scenario.ranges import Values, expand
+from sim.scenario.what_if import AS_STATED, WhatIf
 from sim.spec import Seq, Spec
 from sim.units import Bytes, BytesPerS, FlopPerS, Milliseconds, PositiveCount
 from sim.workload.workload import Workload
@@ -126,13 +128,25 @@ class Sweep(Spec):
 
     Attributes:
         replicates: runs per cell and arm, with independent random numbers.
-        vary: dotted key of any field -> values to try; several keys make a grid.
+        vary: dotted key of any field -> values to try: a list, or a range such as `1:512:log2` or
+            `{min: 0.5, max: 0.9, num: 5}`.
+        combine: what several varied keys make: `grid` = all combinations, `zip` = the first values together, then the
+            second ones, and so on.
         breakeven: look for break-even points; default when something is varied.
     """
 
     replicates: Annotated[PositiveCount, Field(le=10_000)] = 5
-    vary: dict[str, Annotated[Seq[Any], Field(min_length=1)]] = Field(default_factory=dict)
+    vary: Annotated[dict[str, Values], BeforeValidator(expand)] = Field(default_factory=dict)
+    combine: Literal["grid", "zip"] = "grid"
     breakeven: Breakeven | None = None
+
+    @model_validator(mode="after")
+    def _zips(self) -> Self:
+        lengths = {key: len(values) for key, values in self.vary.items()}
+        if self.combine == "zip" and len(set(lengths.values())) > 1:
+            found = ", ".join(f"{key} {length}" for key, length in lengths.items())
+            raise ValueError(f"combine: zip needs equally many values of every varied field, found {found}")
+        return self
 
 
 class Scenario(Spec):
@@ -142,6 +156,7 @@ class Scenario(Spec):
         name: names the results folder.
         seed: of all random numbers; replicates and arms share it.
         baseline: the arm the others are compared with; default `plain`, else the first arm without speculation.
+        what_if: factors on times and acceptance, all 1 unless a study asks how much depends on them.
     """
 
     schema_version: Literal[1] = 1
@@ -155,6 +170,7 @@ class Scenario(Spec):
     baseline: str = ""
     workload: Workload
     slo: Slo | None = None
+    what_if: WhatIf = AS_STATED
     sweep: Sweep = Field(default_factory=Sweep)
 
     @model_validator(mode="before")

@@ -5,7 +5,7 @@ no tokens and costs nothing.
 """
 
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from sim.cost.base import BoundCost, ForwardPass
 from sim.deployment import Deployment
@@ -44,6 +44,9 @@ class SpeculationMethod(Spec):
 
     `bind` needs the deployment because a drafter's passes are priced on the same GPUs.
     """
+
+    #: Whether drafts are drawn from a distribution q that a verification rule can look at; look-ups have none.
+    drafts_have_probabilities: ClassVar[bool] = True
 
     method: str
 

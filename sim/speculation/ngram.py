@@ -27,6 +27,7 @@ class Ngram(ChainMethod):
             (arXiv 2601.11580): 0.2, 1.0 and 1.3 % of a step at batch 1, 64 and 128, about 300 tokens of context.
     """
 
+    drafts_have_probabilities: ClassVar[bool] = False
     no_effect_keys: ClassVar[frozenset[str]] = ChainMethod.no_effect_keys | {
         "model", "prompt_lookup_max", "prompt_lookup_min", "draft_tensor_parallel_size",
     }  # fmt: skip

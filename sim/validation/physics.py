@@ -11,9 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.calibration.attention import DECODE, MIXED, MIXED_DECODE, MLA, PREFILL
+from sim.calibration.collectives import ALL_REDUCE, EXCHANGE_OPERATORS
 from sim.calibration.fit import ErrorStats, FitResult, Floats, error_stats
 from sim.calibration.layers import ELEMENTWISE, LAYER_PRODUCTS, SAMPLER, with_elementwise_sums
-from sim.calibration.linear import ALL_REDUCE, GEMM, MOE, USABLE_MEMORY_EFFICIENCY
+from sim.calibration.linear import GEMM, MOE, SPREAD_EXPERTS, USABLE_MEMORY_EFFICIENCY
 from sim.calibration.operators import Operator, Rows, left_out_us
 from sim.calibration.tables import Table, read_table
 from sim.errors import CalibrationError, ScenarioError
@@ -21,7 +22,10 @@ from sim.hardware.catalogue import find_gpu
 from sim.hardware.profile import Fit, choose_profile
 from sim.validation.servers import SERVER_FILE
 
-OPERATORS = (GEMM, DECODE, PREFILL, MIXED_DECODE, MIXED, MLA, MOE, ALL_REDUCE, LAYER_PRODUCTS, ELEMENTWISE, SAMPLER)
+OPERATORS = (
+    GEMM, DECODE, PREFILL, MIXED_DECODE, MIXED, MLA, MOE, SPREAD_EXPERTS, ALL_REDUCE, *EXCHANGE_OPERATORS,
+    LAYER_PRODUCTS, ELEMENTWISE, SAMPLER,
+)  # fmt: skip
 
 
 class Comparison(NamedTuple):

@@ -9,29 +9,25 @@ those without the server they judge. Input: `e2e_tpot.csv` in a folder of the fo
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from sim.calibration.fit import ErrorStats, error_stats, fit
+from sim.calibration.fit import ErrorStats, error_stats
 from sim.calibration.tables import read_table
 from sim.cost.base import BoundCost
 from sim.cost.passes import plain_pass, prefill_pass
-from sim.cost.roofline import Naive, Roofline
+from sim.cost.roofline import Naive, Roofline, bind_roofline
 from sim.deployment import Deployment, plan_deployment
 from sim.errors import CalibrationError, SimError
 from sim.hardware.catalogue import find_gpu
 from sim.hardware.engine_profile import find_engine
 from sim.hardware.gpu import Gpu
+from sim.hardware.profile import ChosenProfile, choose_profile
 from sim.models.catalogue import find_model
 from sim.models.model import Model
-
-Floats = NDArray[np.float64]
+from sim.validation.host_fit import Prediction, Setting, column, fit_host
 
 #: The table of whole servers in a folder of timings.
 SERVER_FILE = "e2e_tpot.csv"
@@ -53,34 +49,6 @@ class Server(NamedTuple):
     precision: str
 
 
-class Setting(NamedTuple):
-    """One way to load a server; `tp` GPUs, tensor parallel."""
-
-    isl: int
-    osl: int
-    concurrency: int
-    tp: int
-
-
-class Prediction(NamedTuple):
-    """One setting, in milliseconds.
-
-    Attributes:
-        batch: requests that run at once: the concurrency, or what the KV pool holds.
-        measured: median over repeated settings.
-        kernels: decode step and share of prefill, without the host.
-        ours: with the host time of the engine's profile.
-        naive: datasheet peaks.
-    """
-
-    setting: Setting
-    batch: int
-    measured: float
-    kernels: float
-    ours: float
-    naive: float
-
-
 class ServerRow(NamedTuple):
     """One line of the table.
 
@@ -90,7 +58,7 @@ class ServerRow(NamedTuple):
         left_out: of kernels with host times fitted to the other servers of the backend; None when there are none.
         naive: of datasheet peaks.
         capped: settings whose concurrency the KV pool cannot hold: priced at what it holds.
-        skipped: settings that the cost model does not cover (expert parallelism, attention data parallelism, no fit).
+        skipped: settings that are not priced (experts sliced and spread, attention data parallelism, no fit).
     """
 
     server: Server
@@ -101,11 +69,16 @@ class ServerRow(NamedTuple):
     skipped: int
 
 
-def server_tables(data_dir: Path) -> list[ServerRow]:
+#: The profile of a GPU.
+Choose = Callable[[Gpu], ChosenProfile]
+
+
+def server_tables(data_dir: Path, choose: Choose = choose_profile) -> list[ServerRow]:
     """One row per server of `e2e_tpot.csv`; servers with an unknown GPU, model or backend are left out.
 
     Args:
         data_dir: a folder of the form of `data/gpu_timings`; without that file there are no rows.
+        choose: the profile to price a GPU with; by default the best shipped one.
 
     Raises:
         CalibrationError: the file is malformed; names columns and rows.
@@ -115,29 +88,40 @@ def server_tables(data_dir: Path) -> list[ServerRow]:
     predictions: dict[Server, list[Prediction]] = {}
     skipped: dict[Server, int] = {}
     for server, settings in _read(data_dir / SERVER_FILE).items():
-        found = _predict(server, settings)
+        found = _predict(server, settings, choose)
         if found:
             predictions[server], skipped[server] = found, len(settings) - len(found)
     return [_row(server, predictions, skipped[server]) for server in sorted(predictions)]
 
 
 def _read(path: Path) -> dict[Server, dict[Setting, list[float]]]:
-    """Measured times per output token by server and setting; settings that are not plain tensor parallel get tp 0."""
+    """Measured times per output token by server and setting; settings that are not tensor parallel get tp 0."""
     table = read_table(path, _COLUMNS)
-    plain = [all(value in ("", "1", "1.0") for value in key) for key in table.keys(("moe_ep", "attention_dp"))]
+    spread = [_spread(*key) for key in table.keys(("tp", "moe_ep", "attention_dp"))]
     servers = [Server(m, g.replace("_", "-"), b, p) for m, g, b, p in table.keys(_COLUMNS[:4])]
     numbers = [table.numbers(name).tolist() for name in _COLUMNS[4:9]]
     found: dict[Server, dict[Setting, list[float]]] = defaultdict(lambda: defaultdict(list))
-    lines = zip(servers, plain, *numbers, strict=True)
-    for line, (server, is_plain, isl, osl, concurrency, tp, tpot) in enumerate(lines, start=2):
+    lines = zip(servers, spread, *numbers, strict=True)
+    for line, (server, whole, isl, osl, concurrency, tp, tpot) in enumerate(lines, start=2):
         if not (min(isl, osl, concurrency, tp, tpot) > 0 and math.isfinite(isl + osl + concurrency + tp + tpot)):
             raise CalibrationError(f"{path.name}: row {line}: lengths, concurrency, tp and tpot_ms must be positive")
-        setting = Setting(round(isl), round(osl), round(concurrency), round(tp) if is_plain else 0)
+        layout = (0, False) if whole is None else (round(tp), whole)
+        setting = Setting(round(isl), round(osl), round(concurrency), *layout)
         found[server][setting].append(tpot)
     return found
 
 
-def _predict(server: Server, settings: Mapping[Setting, list[float]]) -> list[Prediction]:
+def _spread(tp: str, moe_ep: str, attention_dp: str) -> bool | None:
+    """Whether experts are whole on their GPUs; None for a layout that is not priced."""
+    if attention_dp not in _ONE:
+        return None
+    return False if moe_ep in _ONE else True if float(moe_ep) == float(tp) else None
+
+
+_ONE = ("", "1", "1.0")
+
+
+def _predict(server: Server, settings: Mapping[Setting, list[float]], choose: Choose) -> list[Prediction]:
     if server.backend not in ENGINES:
         return []
     try:
@@ -150,7 +134,7 @@ def _predict(server: Server, settings: Mapping[Setting, list[float]]) -> list[Pr
             deployment = _deploy(server, model, gpu, setting)
         except SimError:
             continue
-        predictions.append(_price(server, setting, deployment, median(times)))
+        predictions.append(_price(server, setting, deployment, median(times), choose(gpu)))
     return predictions
 
 
@@ -166,21 +150,13 @@ def _deploy(server: Server, model: Model, gpu: Gpu, setting: Setting) -> Deploym
     if not setting.tp:
         raise SimError("only tensor parallelism is priced")
     return plan_deployment(
-        model,
-        None,
-        gpu,
-        tensor_parallel_size=setting.tp,
-        drafter_tensor_parallel_size=setting.tp,
-        weight_dtype=_weight_dtype(server, model),
-        drafter_weight_dtype="auto",
-        kv_cache_dtype=_kv_dtype(server, gpu),
-        block_size=16,
-        gpu_memory_utilization=0.9,
-        max_num_batched_tokens=8192,
-        max_num_seqs=max(setting.concurrency, 1),
-        max_model_len=None,
-        num_gpu_blocks_override=None,
-    )
+        model, None, gpu,
+        tensor_parallel_size=setting.tp, drafter_tensor_parallel_size=setting.tp,
+        weight_dtype=_weight_dtype(server, model), drafter_weight_dtype="auto", kv_cache_dtype=_kv_dtype(server, gpu),
+        block_size=16, gpu_memory_utilization=0.9,
+        max_num_batched_tokens=8192, max_num_seqs=max(setting.concurrency, 1), max_model_len=None,
+        enable_expert_parallel=setting.expert_parallel,
+    )  # fmt: skip
 
 
 def _weight_dtype(server: Server, model: Model) -> str:
@@ -199,11 +175,13 @@ def _kv_dtype(server: Server, gpu: Gpu) -> str:
     return "fp8" if gpu.arch == "Blackwell" and server.precision in ("fp8", "fp4") else "auto"
 
 
-def _price(server: Server, setting: Setting, deployment: Deployment, measured: float) -> Prediction:
-    isl, osl, concurrency, _ = setting
+def _price(
+    server: Server, setting: Setting, deployment: Deployment, measured: float, chosen: ChosenProfile
+) -> Prediction:
+    isl, osl, concurrency = setting[:3]
     room = int(deployment.num_kv_tokens // (isl + osl // 2))
     batch = max(1, min(concurrency, room))
-    cost = Roofline(engine=ENGINES[server.backend]).bind(deployment)
+    cost = bind_roofline(deployment, chosen, Roofline(engine=ENGINES[server.backend]).bound_engine())
     kernels = _kernels_ms(cost, setting, batch)
     naive = _kernels_ms(Naive().bind(deployment), setting, batch)
     return Prediction(setting, batch, measured, kernels, kernels + 1e3 * cost.host.seconds(batch), naive)
@@ -216,49 +194,20 @@ def _kernels_ms(cost: BoundCost, setting: Setting, batch: int) -> float:
 
 def _row(server: Server, predictions: Mapping[Server, list[Prediction]], skipped: int) -> ServerRow:
     mine = predictions[server]
-    measured = _column(mine, "measured")
+    measured = column(mine, "measured")
     others = [p for other, p in predictions.items() if other.backend == server.backend and other != server]
     return ServerRow(
         server=server,
-        errors=error_stats(_column(mine, "ours"), measured),
+        errors=error_stats(column(mine, "ours"), measured),
         left_out=_left_out(mine, others) if others else None,
-        naive=error_stats(_column(mine, "naive"), measured),
+        naive=error_stats(column(mine, "naive"), measured),
         capped=sum(p.batch < p.setting.concurrency for p in mine),
         skipped=skipped,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class HostFit:
-    """Host times in milliseconds, beside the kernels."""
-
-    base_ms: float
-    per_request_ms: float
-
-    def times(self, predictions: Iterable[Prediction]) -> Floats:
-        """Predicted time per output token."""
-        return np.array([p.kernels + self.base_ms + self.per_request_ms * p.batch for p in predictions])
-
-
-def fit_host(servers: Iterable[list[Prediction]]) -> HostFit:
-    """Host times that fit these servers best; each server has the same weight."""
-    groups = list(servers)
-    points = [p for group in groups for p in group]
-    weights = np.array([1.0 / len(group) for group in groups for _ in group])
-
-    def model(x: Floats) -> Floats:
-        return HostFit(float(x[0]), float(x[1])).times(points)
-
-    found = fit(model, _column(points, "measured"), (0.3, 0.01), ((0.0, 3.0), (0.0, 0.1)), weights)
-    return HostFit(*found.parameters)
-
-
 def _left_out(mine: list[Prediction], others: Iterable[list[Prediction]]) -> ErrorStats:
-    return error_stats(fit_host(others).times(mine), _column(mine, "measured"))
-
-
-def _column(predictions: Iterable[Prediction], name: str) -> Floats:
-    return np.array([getattr(p, name) for p in predictions], np.float64)
+    return error_stats(fit_host(others).times(mine), column(mine, "measured"))
 
 
 def server_gates(rows: Iterable[ServerRow]) -> list[tuple[str, float, ErrorStats]]:

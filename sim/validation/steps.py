@@ -21,7 +21,8 @@ from sim.cost.gemm import bind_gemm
 from sim.cost.stack import RooflineCost, Stack
 from sim.errors import CalibrationError, ScenarioError
 from sim.hardware.catalogue import find_gpu
-from sim.hardware.profile import choose_profile
+from sim.hardware.profile import ChosenProfile, choose_profile
+from sim.validation.servers import Choose
 
 #: Draft tokens of the verify stand-in.
 _DRAFTS = 3
@@ -40,21 +41,27 @@ class StepErrors(NamedTuple):
     attention_share: float
 
 
-def compare_steps(folder: Path) -> list[StepErrors]:
-    """Steps of every GPU and model with layers and mixed attention in the folder; empty without those tables."""
+def compare_steps(folder: Path, choose: Choose = choose_profile, *, refit: bool = True) -> list[StepErrors]:
+    """Steps of every GPU and model with layers and mixed attention in the folder; empty without those tables.
+
+    Args:
+        folder: of the form of `data/gpu_timings`.
+        choose: the profile to price a GPU with; by default the best shipped one.
+        refit: also predict from fits without the shape at hand.
+    """
     if not ((folder / "layers.csv").is_file() and (folder / "attention_mixed.csv").is_file()):
         return []
     layers = read_table(folder / "layers.csv", LAYER_PRODUCTS.columns)
     mixed = read_table(folder / "attention_mixed.csv", (*MIXED.columns, "tp"))
     kernels = dict(mixed.groups(("gpu", "model", "tp")))
     both = [(rows, kernels[key]) for key, rows in layers.groups(("gpu", "model", "tp")) if key in kernels]
-    return [errors for rows, attention in both for errors in _errors_of(rows, attention)]
+    return [errors for rows, attention in both for errors in _errors_of(rows, attention, choose, refit)]
 
 
-def _errors_of(layers: Table, attention: Table) -> list[StepErrors]:
+def _errors_of(layers: Table, attention: Table, choose: Choose, refit: bool) -> list[StepErrors]:
     """Nothing for a GPU or model that we do not know, and where layers of a step were not measured."""
     try:
-        steps = _Steps(layers, attention)
+        steps = _Steps(layers, attention, choose, refit)
         complete = {*PRODUCTS, "lm_head", "sampler"} <= set(map(str, layers.text("layer")))
         return steps.errors() if complete and not steps.model.experts else []
     except (ScenarioError, CalibrationError):
@@ -64,7 +71,8 @@ def _errors_of(layers: Table, attention: Table) -> list[StepErrors]:
 class _Steps:
     """Measured and predicted steps of one model on one GPU."""
 
-    def __init__(self, layers: Table, attention: Table) -> None:
+    def __init__(self, layers: Table, attention: Table, choose: Choose, refit: bool) -> None:
+        self.choose, self.refit = choose, refit
         self.gpu, self.model = find_gpu(str(layers.text("gpu")[0])), model_of(layers)
         self.tp, self.layers, self.attention = int(layers.numbers("tp")[0]), layers, attention
 
@@ -82,12 +90,13 @@ class _Steps:
         inside = mask[operator.usable(Rows(self.gpu, self.attention))]
         tokens, samples = self._tokens(rows.table, drafts, with_chunk=kind == "mixed")
         inside &= (tokens <= self._most("qkv_proj")) & (samples <= self._most("sampler"))
-        held = left_out_us(operator, rows, operator.fit(rows))
+        held = left_out_us(operator, rows, operator.fit(rows)) if self.refit else None
         rows, tokens, samples = rows.where(inside), tokens[inside], samples[inside]
         depth, kernel = self.model.layers, rows.times_us
         measured = self._body_us(tokens) + self._head_us(samples) + depth * kernel
         left_out = None if held is None else self._left_out(tokens, samples) + depth * held[inside]
-        shipped, naive = (self._priced(rows.table, tokens, samples, name) for name in ("auto", "ideal"))
+        profiles = (self.choose(self.gpu), choose_profile(self.gpu, "ideal"))
+        shipped, naive = (self._priced(rows.table, tokens, samples, profile) for profile in profiles)
         return StepErrors(
             self.gpu.name, self.model.name, str(self.tp), kind, error_stats(shipped, measured),
             None if left_out is None else error_stats(left_out, measured), error_stats(naive, measured),
@@ -126,9 +135,9 @@ class _Steps:
     def _head_us(self, samples: Floats) -> Floats:
         return self._measured("lm_head", samples) + self._measured("sampler", samples)
 
-    def _priced(self, table: Table, tokens: Floats, samples: Floats, profile: str) -> Floats:
+    def _priced(self, table: Table, tokens: Floats, samples: Floats, profile: ChosenProfile) -> Floats:
         """The cost model's own price of each step."""
-        stack = Stack(self.gpu, choose_profile(self.gpu, profile), self.tp, "bf16", "bf16")
+        stack = Stack(self.gpu, profile, self.tp, "bf16", "bf16")
         cost = RooflineCost(stack.bind(self.model))
         loads = zip(*_loads(table), tokens, samples, strict=True)
         return np.array(

@@ -289,18 +289,32 @@ def test_unknown_gpu_and_profile_are_refused() -> None:
         fitted(gemm_csv(), base="bad.yaml")
 
 
+SHIPPED = find_profile("h100-sxm")
+EXCHANGES = ("exchanges.all_gather", "exchanges.all_to_all")
+
+
 def test_the_shipped_tables_refit_as_well_as_the_shipped_profile(shared_data: Path) -> None:
-    """Left-out shapes of the shipped tables: no more than a point above the profile that was fitted on all of them."""
+    """Left-out shapes of the shipped tables: no more than a point above the profile that was fitted on all of them.
+
+    Of an exchange four messages are left out, too few to judge one: together their mean error is within two standard
+    errors (absolute errors scatter as much as they are large) of what the profile states for left-out messages.
+    """
     names = ("gemm", "attention_decode", "attention_prefill", "collectives", "moe")
     files = tuple(shared_data / "gpu_timings" / f"{name}.csv" for name in names)
     found = calibrate(Request(files, "h100-sxm", "bf16"))
     assert {one.group.key for one in found.fitted} == {
         *("linear.bf16", "decode_attention.bf16", "decode_attention.fp8", "extend_attention", "moe.bf16"),
-        *(f"collectives.nvlink.{n}" for n in (2, 4, 8)),
+        *(f"{kind}.nvlink.{n}" for n in (2, 4, 8) for kind in ("collectives", *EXCHANGES)),
     }
     for one in found.fitted:
         assert one.held_out is not None
-        assert one.held_out.mape <= one.base_error.mape + 1.0, one.group.key
+        if not one.group.key.startswith("exchanges"):
+            assert one.held_out.mape <= one.base_error.mape + 1.0, one.group.key
+    exchanges = [one for one in found.fitted if one.group.key.startswith("exchanges") and one.held_out]
+    points = sum(one.held_out.points for one in exchanges if one.held_out)
+    left_out = sum(one.held_out.mape * one.held_out.points for one in exchanges if one.held_out) / points
+    stated = [fit.mape_percent or 0.0 for by_link in SHIPPED.exchanges.values() for fit in by_link["nvlink"].values()]
+    assert left_out <= sum(stated) / len(stated) * (1.0 + 2.0 / points**0.5)
 
 
 @pytest.mark.parametrize(

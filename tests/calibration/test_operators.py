@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from sim.calibration.attention import DECODE, MIXED, MLA, PREFILL
+from sim.calibration.collectives import ALL_REDUCE, EXCHANGE_OPERATORS
 from sim.calibration.layers import ELEMENTWISE, with_elementwise_sums
-from sim.calibration.linear import ALL_REDUCE, GEMM, MOE
+from sim.calibration.linear import GEMM, MOE, SPREAD_EXPERTS
 from sim.calibration.operators import Rows, left_out_us
 from sim.calibration.tables import Table, read_table
 from sim.cost.attention import AttentionShape, bind_gqa
@@ -40,6 +41,10 @@ TABLES = {
     "fa2": (PREFILL, dict(kernel="flash_attn_fa2", **heads(batch=[1, 16, 128], q_len=[16, 128, 1000, 8192]))),
     "moe": (MOE, dict(dtype="bfloat16", kernel="x", routing="balanced", experts=128, topk=8, hidden=4096, tp=1, ep=1,
                       **grid(tokens=[1, 4, 16, 64, 512, 4096], inter=[768, 1536, 3072]))),
+    "spread experts": (SPREAD_EXPERTS, dict(
+        dtype="bfloat16", kernel="x", routing="power_law_1.2", experts=128, topk=8, hidden=4096, tp=1, ep=8,
+        **grid(tokens=[1, 4, 16, 64, 512, 4096], inter=[768, 1536, 3072]))),
+    "all-to-all": (EXCHANGE_OPERATORS[1], dict(op="alltoall", stack="nccl", n_gpus=8, bytes=2 ** np.arange(8, 30))),
     "all-reduce": (ALL_REDUCE, dict(op="all_reduce", stack="engine", n_gpus=8, bytes=2 ** np.arange(8, 27))),
 }  # fmt: skip
 

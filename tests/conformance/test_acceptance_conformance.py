@@ -40,7 +40,16 @@ def recorded(tmp_path_factory):
         writer.writerow(["request", "method", "degenerate", "accepted", "drafted"])
         for request in range(100):
             writer.writerow([request, "eagle", 0, letters[400 * request : 400 * request + 300 + request], ""])
+    (folder / "text.txt").write_text(made_up_text())
     return folder
+
+
+def made_up_text():
+    """2,000 words of a few syllables, frequent ones far more often: enough to count n-grams from."""
+    generator = np.random.Generator(np.random.Philox(6))
+    syllables = np.array(["to", "ken", "draft", "ser", "ver", "a", "the", "ing"])
+    words = ["".join(generator.choice(syllables, size=generator.integers(1, 4))) for _ in range(60)]
+    return " ".join(words[int(rank)] for rank in np.minimum(generator.pareto(0.9, 2000), 59))
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from sim.calibration.attention import DECODE
 from sim.calibration.operators import Rows
 from sim.calibration.tables import read_table
-from sim.cost.collectives import bind_all_reduce
+from sim.cost.collectives import Group
 from sim.cost.formats import resolve_format
 from sim.cost.gemm import bind_gemm
 from sim.hardware.catalogue import find_gpu
@@ -67,8 +67,8 @@ def test_all_reduce(shared_data: Path):
     relative = []
     for (gpu_name, num_gpus), group in rows.groupby(["gpu", "n_gpus"]):
         gpu = find_gpu(gpu_name)
-        bound = bind_all_reduce(1, 1, num_gpus, gpu, choose_profile(gpu))
-        predicted = np.array([bound.seconds(size // 2) / 2 * 1e6 for size in group.bytes])
+        bound = Group(num_gpus, gpu, choose_profile(gpu)).all_reduces(1, 2.0)
+        predicted = np.array([bound.seconds(size // 2) * 1e6 for size in group.bytes])
         relative.append(predicted / group.time_us.to_numpy())
         group_mape[gpu_name, num_gpus] = mape(predicted, group.time_us.to_numpy())
     assert len(rows) > 100

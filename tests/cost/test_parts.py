@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sim.cost.passes import join_passes, plain_pass, prefill_pass, verify_pass
-from sim.cost.roofline import Naive
+from sim.cost.roofline import Naive, Roofline
 from sim.cost.smooth import smooth_max
 from sim.hardware.catalogue import find_gpu
 from sim.hardware.profile import choose_profile, find_profile, profile_ids
@@ -91,3 +91,24 @@ def test_changed_datasheet_figures_are_not_the_measured_gpu():
     gpu = find_gpu("h100-sxm").model_copy(update={"memory_bandwidth": 4.8e12})
     chosen = choose_profile(gpu)
     assert (chosen.profile.id, chosen.relative_error) == ("h100-sxm", 0.15)
+
+
+def test_packed_attention_on_a_gpu_of_the_other_class(deploy):
+    """Several new tokens get cheaper, nothing else changes, and the result says that this was not measured."""
+    deployment = deploy("llama-3.1-8b", "a100-sxm-80gb")
+    own, packed = Roofline().bind(deployment), Roofline(attention_kernel="packed").bind(deployment)
+    verify = verify_pass(64, 4000, 3)
+    assert packed.target.price(verify).attention < 0.6 * own.target.price(verify).attention
+    assert packed.target.price(plain_pass(64, 4000)) == own.target.price(plain_pass(64, 4000))
+    assert (own.relative_error, packed.relative_error) == (0.08, 0.15)
+    assert set(packed.caveats) - set(own.caveats) == {"A100-SXM-80GB: packed attention kernels were not measured on it"}
+    hopper = deploy("llama-3.1-8b", "h100-sxm")
+    assert Roofline(attention_kernel="packed").bind(hopper).relative_error == Roofline().bind(hopper).relative_error
+
+
+def test_logits_are_gathered_from_the_group(deploy):
+    """All-gather of 16-bit logits, each GPU receiving all but its own share; nothing on one GPU."""
+    alone, group = (Naive().bind(deploy("llama-3.1-8b", "h100-sxm", tp=tp)).target for tp in (1, 4))
+    assert alone.price(plain_pass(8, 100)).collective == 0.0
+    few, more = (group.price(plain_pass(8, 100)._replace(num_logit_rows=rows)).collective for rows in (8, 9))
+    assert more - few == pytest.approx(2.0 * 128_256 * 0.75 / find_gpu("h100-sxm").link_bandwidth)

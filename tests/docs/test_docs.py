@@ -32,6 +32,13 @@ def test_scenario_reference_is_current():
     assert module.page() == module.PAGE.read_text(encoding="utf-8"), "run `python docs/generate.py` and commit the page"
 
 
+def test_examples_of_the_theory_page_are_what_the_command_prints():
+    module = generator()
+    page = module.THEORY.read_text(encoding="utf-8")
+    assert page.count("```console") >= 7
+    assert module.theory_page() == page, "run `python docs/generate.py` and commit the page"
+
+
 def one_request() -> RunRecord:
     """A request of one step, the least that has all columns."""
     number = {name: np.ones(1, np.int64) for name in (*RequestRecord.__annotations__, *StepRecord.__annotations__)}

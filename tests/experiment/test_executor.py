@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sim.experiment.executor import Died, execute
+from sim.experiment.executor import Died, local_executor
 
 
 def square(number: int) -> int:
@@ -28,25 +28,31 @@ def fail(number: int) -> int:
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_every_task_is_done_once(jobs: int) -> None:
-    assert sorted(execute(square, list(range(7)), jobs)) == [(i, i * i) for i in range(7)]
+    with local_executor(jobs) as executor:
+        for count in (7, 1, 3):  # an executor may be used again
+            done = executor.run(square, list(range(count)))
+            assert sorted(done) == [(i, i * i) for i in range(count)]
 
 
 def test_a_killed_worker_costs_only_the_task_that_kills_it_again(tmp_path: Path) -> None:
     tasks = [(i, str(tmp_path)) for i in range(8)]
-    results = dict(execute(kill_worker_on, tasks, 2))
+    with local_executor(2) as executor:
+        results = dict(executor.run(kill_worker_on, tasks))
+        assert dict(executor.run(square, [2, 3])) == {0: 4, 1: 9}
     assert isinstance(results.pop(3), Died)
     assert results == {i: i for i in range(8) if i != 3}
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_an_unexpected_error_is_raised_here(jobs: int) -> None:
-    with pytest.raises(ValueError, match="no 1"):
-        list(execute(fail, [1, 1], jobs))
+    with local_executor(jobs) as executor, pytest.raises(ValueError, match="no 1"):
+        list(executor.run(fail, [1, 1]))
 
 
 def test_leaving_early_stops_the_workers() -> None:
     started = time.monotonic()
-    running = execute(time.sleep, [0, 30, 30], 2)  # type: ignore[arg-type]
-    assert next(running)[0] == 0
-    running.close()
+    with local_executor(2) as executor:
+        running = executor.run(time.sleep, [0, 30, 30])  # type: ignore[arg-type]
+        assert next(running)[0] == 0
+        running.close()  # type: ignore[attr-defined]
     assert time.monotonic() - started < 10

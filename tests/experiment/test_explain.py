@@ -17,6 +17,7 @@ from sim.experiment.step_table import StepRow
 from sim.metrics.details import mean_decode_context
 from sim.metrics.summary import Measure, measure_run
 from sim.metrics.window import Loop
+from sim.report.explain import explanation_text
 from sim.scenario.build import set_up, simulate
 from sim.scenario.load import LoadedScenario, load_scenario
 
@@ -54,6 +55,24 @@ def test_waterfall_adds_up_and_splits_the_kv(small: Load) -> None:
     # 500 + the new token = 501 tokens = 32 blocks of 16; with 3 drafts and 3 slots ahead 507 = 32, 1007 = 63
     assert [c.requests for c in plain.capacity] == [plain.kv_capacity_tokens // 16 // blocks for blocks in (32, 63)]
     assert [c.requests for c in fast.capacity] == [fast.kv_capacity_tokens // 16 // blocks for blocks in (32, 63)]
+
+
+def test_whole_experts_are_told(small: Load) -> None:
+    """128 experts on 2 GPUs; nothing is said of slices, or on one GPU."""
+    engine = {"tensor_parallel_size": 2, "enable_expert_parallel": True, "max_model_len": 4096}
+    spread = small(model="qwen3-30b-a3b", cost_model="roofline", arms={"plain": {}}, engine=engine)
+    found = explain(spread, Asked(batches=(1, 64)))
+    assert found.deployed.experts_per_gpu == 64
+    assert "expert parallel: 64 whole experts of every layer on each GPU" in explanation_text(found)
+    sliced = small(
+        model="qwen3-30b-a3b",
+        cost_model="roofline",
+        arms={"plain": {}},
+        engine=engine | {"enable_expert_parallel": False},
+    )
+    split = explain(sliced, Asked(batches=(1, 64)))
+    assert split.deployed.experts_per_gpu is None
+    assert row(found, 1, 0).op_ms["linear"] > row(split, 1, 0).op_ms["linear"]
 
 
 def test_constant_times_give_the_textbook_rows(small: Load) -> None:

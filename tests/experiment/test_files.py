@@ -10,7 +10,8 @@ import pytest
 
 from sim.errors import ResultsError
 from sim.experiment.files import StorageError, csv_bytes, json_bytes, parquet_bytes, parquet_rows_bytes, write_bytes
-from sim.experiment.store import RunFolder
+from sim.experiment.journal import Journal, read_journal, write_journal
+from sim.experiment.store import RunFolder, unfinished
 
 
 def test_csv_cells_cannot_be_formulas_and_numbers_stay() -> None:
@@ -69,6 +70,8 @@ def test_writing_outside_the_folder_is_refused(tmp_path: Path) -> None:
     for name in ("../x", "link/x", "/etc/x"):
         with pytest.raises(StorageError, match="leads out"):
             folder.write(name, b"")
+    folder.discard()
+    assert not folder.path.exists()
 
 
 @pytest.mark.parametrize("blocked", ["file", "proc"])
@@ -81,10 +84,44 @@ def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path: Path, bloc
 
 
 def test_litter_of_killed_runs_is_removed_and_that_of_living_ones_kept(tmp_path: Path) -> None:
-    alive = RunFolder(tmp_path, "exp", "00000000").path
-    stem = alive.name.rpartition("-")[0].replace("00000000", "00000001")
-    dead, elsewhere = alive.with_name(f"{stem}-4194304999"), alive.with_name(".x.partial-otherhost-4194304999")
-    for folder in (dead, elsewhere):
+    alive, resumable = RunFolder(tmp_path, "exp", "00000000"), tmp_path / "exp" / ".x-2.partial"
+    dead = tmp_path / "exp" / ".x-1.partial"
+    for folder in (dead, resumable):
         folder.mkdir()
-    RunFolder(tmp_path, "exp", "00000002")
-    assert (dead.exists(), alive.exists(), elsewhere.exists()) == (False, True, True)
+        (folder / ".lock").write_text("pid 4194304999, since long ago\n")
+    write_journal(resumable / "journal.jsonl", [{"experiment": "x"}, {"run": "cells/a/b/r0"}])
+    RunFolder(tmp_path, "exp", "00000002").discard()
+    assert (dead.exists(), alive.path.exists(), resumable.exists()) == (False, True, True)
+    assert list(unfinished(tmp_path / "exp")) == [resumable]
+    alive.discard()
+
+
+def test_a_folder_that_somebody_works_on_is_refused(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path, "exp", "00000000")
+    with pytest.raises(ResultsError, match=f"another process works on it .pid {os.getpid()}"):
+        RunFolder.reopen(folder.path)
+    final = folder.publish()
+    again = RunFolder.reopen(final)
+    assert not final.exists()
+    assert again.publish() == final
+
+
+def test_a_journal_drops_damaged_lines_and_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    records = [{"experiment": "x"}, {"run": "a", "row": {"x": 0.1}}, {"run": "b", "row": {"x": None}}]
+    for record in records:
+        with Journal(path) as journal:
+            journal.append(record)
+    assert list(read_journal(path)) == records
+    whole = path.read_bytes()
+    for cut in range(len(whole)):
+        path.write_bytes(whole[:cut])
+        kept = list(read_journal(path))
+        assert kept == records[: len(kept)]
+        with Journal(path) as journal:
+            journal.append({"run": "c"})
+        assert list(read_journal(path))[-1] == {"run": "c"}
+    for at in range(len(whole)):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        assert all(record in records for record in read_journal(path))
+        assert len(list(read_journal(path))) >= len(records) - 2

@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 from sim.errors import CapacityError, InvariantError, ResultsError, ScenarioError, SimError
-from sim.experiment.executor import execute
+from sim.experiment.executor import LocalPool, Serial, local_executor
 from sim.experiment.results import load
-from sim.experiment.run import Interrupted, run
+from sim.experiment.run import HowToRun, Interrupted, begun, find_unfinished, run
+from sim.experiment.store import clear_litter
 from sim.experiment.task import Outcome, Task
 from sim.scenario.cells import cell_scenarios
 from sim.scenario.dump import plain_data
@@ -64,7 +65,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_folder_holds_what_was_promised(finished: Path) -> None:
     names = {path.name for path in finished.iterdir()}
     tables = {"summary.csv", "summary.parquet", "summary.json", "compare.csv", "breakeven.json"}
-    assert names == tables | {"manifest.json", "timing.json", "scenario.yaml", "scenario.resolved.yaml", "cells"}
+    documents = {"manifest.json", "timing.json", "scenario.yaml", "scenario.resolved.yaml", "journal.jsonl"}
+    assert names == tables | documents | {"cells"}
     manifest = load(finished).manifest
     assert manifest["status"] == "done"
     assert [cell["vary"] for cell in manifest["cells"]] == [{AXIS: 1}, {AXIS: 4}]
@@ -198,14 +200,12 @@ def test_when_nothing_runs_nothing_is_written(small: Load, tmp_path: Path) -> No
 
 
 def test_some_failed_runs_leave_a_partial_result(small: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sim.experiment import run as module
-
-    def flaky(function: Callable[[Task], Outcome], tasks: list[Task], jobs: int) -> Any:
+    def flaky(_: Serial, function: Callable[[Task], Outcome], tasks: list[Task]) -> Any:
         for index, task in enumerate(tasks):
             bad = task.arm == "k3" and task.vary[AXIS] == 4
             yield index, Outcome(None, "ValueError: went wrong\n", 1) if bad else function(task)
 
-    monkeypatch.setattr(module, "execute", flaky)
+    monkeypatch.setattr(Serial, "run", flaky)
     run_dir = run(small(), tmp_path, jobs=1)
     manifest = load(run_dir).manifest
     assert manifest["status"] == "partial"
@@ -248,7 +248,9 @@ def test_an_interrupt_keeps_finished_runs(small: Load, tmp_path: Path) -> None:
     assert len(list(caught.value.run_dir.glob("cells/*/*/*/result.json"))) == 5
 
 
-def test_a_full_disk_leaves_nothing_and_says_so(small: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_nothing_visible_and_can_be_resumed(
+    small: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from sim.experiment import files
 
     written: list[int] = []
@@ -258,11 +260,17 @@ def test_a_full_disk_leaves_nothing_and_says_so(small: Load, tmp_path: Path, mon
         if len(written) > 7:
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(files.os, "fsync", full)
-    with pytest.raises(ResultsError, match="No space left") as caught:
-        run(small(), tmp_path, jobs=1)
+    loaded = small()
+    with monkeypatch.context() as patch:
+        patch.setattr(files.os, "fsync", full)
+        with pytest.raises(ResultsError, match="No space left") as caught:
+            run(loaded, tmp_path / "a", jobs=1)
     assert caught.value.exit_code == 5
-    assert list(tmp_path.iterdir()) == []
+    assert list((tmp_path / "a" / "small").glob("[!.]*")) == []
+    partial = find_unfinished(loaded, tmp_path / "a")
+    assert partial is not None
+    resumed = run(loaded, tmp_path / "a", jobs=1, how=HowToRun(resume=partial))
+    assert digests(resumed) == digests(run(loaded, tmp_path / "b", jobs=1))
 
 
 def test_a_folder_in_the_way_is_one_clear_error(small: Load, tmp_path: Path) -> None:
@@ -292,8 +300,12 @@ def test_kill_minus_nine_leaves_no_visible_run_and_no_workers(small: Load, tmp_p
     while _group_lives(group) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not _group_lives(group)
-    run(small(), tmp_path / "out", jobs=1)
-    assert len(list((tmp_path / "out" / "small").iterdir())) == 1  # the litter is gone
+    loaded = load_scenario(str(source), ["sweep.replicates=200"])
+    partial = find_unfinished(loaded, tmp_path / "out")
+    assert partial is not None
+    assert begun(partial)[0].scenario == loaded.scenario
+    clear_litter(partial.parent, everything=True)
+    assert list(partial.parent.iterdir()) == []
 
 
 def _group_lives(group: int) -> bool:
@@ -305,8 +317,7 @@ def _group_lives(group: int) -> bool:
 
 
 def test_serial_execution_needs_no_pool(small: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sim.experiment import executor
-
-    monkeypatch.setattr(executor, "_new_executor", None)
+    monkeypatch.setattr(LocalPool, "_workers", None)
     assert run(small(), tmp_path, jobs=1).is_dir()
-    assert [value for _, value in execute(abs, [-1], 8)] == [1]
+    with local_executor(8) as executor:
+        assert [value for _, value in executor.run(abs, [-1])] == [1]

@@ -102,7 +102,8 @@ def test_mla_splits_heads_but_neither_latent_nor_a_projections():
     assert shapes["o"][1:] == (7168, 16 * 128, 61)
     assert shapes["shared_gate_up"][1:] == (512, 7168, 58)
     assert DEEPSEEK.kv_bytes_per_token("auto", 8) == DEEPSEEK.kv_bytes_per_token() == 61 * 576 * 2
-    assert tuple(DEEPSEEK.expert_shape(8)) == (58, 256, 8, 7168, 256)
+    assert tuple(DEEPSEEK.expert_shape(8)) == (58, 256, 8, 7168, 256, 256)
+    assert tuple(DEEPSEEK.expert_shape(8, expert_parallel=True)) == (58, 256, 8, 7168, 2048, 32)
 
 
 def test_kv_heads_are_copied_when_there_are_more_gpus():

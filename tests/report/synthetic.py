@@ -44,9 +44,11 @@ def write_results(
     name: str = "quickstart",
     rename: dict[str, str] | None = None,
     saturated: tuple[float, ...] = (),
+    lossy: str = "",
 ) -> Path:
     """One experiment; `rename` maps arm names to (hostile) display names, `failed` maps loads to reasons."""
     failed, rename = failed or {}, rename or {}
+    rules = {arm: {"kinds": ["typical" if arm == lossy else "greedy_draft"], "lossless": arm != lossy} for arm in arms}
     rng = np.random.default_rng(7)
     rows: list[dict[str, Any]] = []
     cells = []
@@ -77,6 +79,7 @@ def write_results(
                 "packages": {"numpy": "2.4.0"},
                 "command": "specsim run quickstart",
                 "experiment": name,
+                "verification": {rename.get(a, a): rules[a] for a in arms if a != "plain"},
                 "seed": 0,
                 "scenario_hash": "0f" * 16,
                 "status": "partial" if failed else "done",

@@ -9,6 +9,8 @@ import pytest
 
 from sim.errors import ResultsError
 from sim.report.dashboard import embed_json, write_dashboard
+from sim.report.figures.verdict import verdict_html, warnings_of
+from sim.report.reader import load_results
 
 Make = Callable[..., Path]
 HOSTILE = (
@@ -165,3 +167,12 @@ def test_margins_below_the_cost_error_are_named(page: Page) -> None:
         "Smaller than the error of the cost profile (8 %), so it may turn around: eagle3-k7 at concurrency 64"
         in "".join(page.text)
     )
+
+
+def test_the_verdict_says_whose_output_changes(make: Make) -> None:
+    results = load_results(make(lossy="eagle3-k7"))
+    html = verdict_html(results)
+    assert "<b>eagle3-k3</b> lossless: verified by greedy_draft" in html
+    assert "<b>eagle3-k7</b> not lossless: typical changes the output" in html
+    assert html.count(">lossy</small>") == 2  # one row in each of the two tables of speed-ups
+    assert any("typical is not lossless" in note for note in warnings_of(results))

@@ -56,3 +56,10 @@ def test_names_cannot_steer_the_terminal(make: Make) -> None:
 def test_many_arms_stay_within_the_screen(make: Make) -> None:
     folder = make(loads=(1, 8), rename={"eagle3-k3": "a-very-long-arm-name-that-goes-on-and-on", "plain": "p" * 50})
     assert max(map(len, summary_text(folder).splitlines())) <= 100
+
+
+def test_rules_that_change_the_output_are_named(make: Make) -> None:
+    assert "Verified by greedy_draft (lossless): eagle3-k3, eagle3-k7" in summary_text(make())
+    text = " ".join(summary_text(make(lossy="eagle3-k7")).split())
+    assert "typical (NOT lossless: the output is not the target's): eagle3-k7" in text
+    assert "note: eagle3-k7: typical is not lossless" in text

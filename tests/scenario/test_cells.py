@@ -55,7 +55,7 @@ def test_whole_mappings_can_be_varied() -> None:
 def test_huge_grids_are_refused_before_they_are_made() -> None:
     values = list(range(1, 200))
     vary = {"engine.max_num_seqs": values, "engine.block_size": values, "workload.arrivals.max_concurrency": values}
-    with pytest.raises(ScenarioError, match="7880599 cells; allowed: at most 10000"):
+    with pytest.raises(ScenarioError, match="7880599 cells; allowed: at most 1000000"):
         scenario(sweep={"vary": vary})
 
 

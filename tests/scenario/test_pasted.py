@@ -35,6 +35,26 @@ def test_keys_without_effect_are_reported_with_their_place(load) -> None:  # typ
     assert loaded.scenario.arms["e"].speculative_config.model == "head"
 
 
+def test_expert_parallelism_pastes_and_says_where_it_does_nothing(load) -> None:  # type: ignore[no-untyped-def]
+    """Without data parallelism vLLM sums the experts' outputs by all-reduce, whatever its all-to-all backend."""
+    experts = "model: gpt-oss-20b\nhardware: h100-sxm\narms: {plain: {}}\n"
+    on = "engine: {tensor_parallel_size: 2, enable_expert_parallel: true, all2all_backend: deepep_low_latency}\n"
+    loaded = load(experts + on)
+    assert loaded.scenario.engine.enable_expert_parallel
+    assert loaded.notes == ("s.yaml:4:65: engine.all2all_backend: accepted, no effect",)
+    alone = load(experts + "engine: {enable_expert_parallel: true}\n")
+    assert alone.notes[0].startswith(
+        "s.yaml:4:34: engine.enable_expert_parallel: accepted, no effect: with tensor_parallel"
+    )
+
+
+def test_packed_attention_is_said_to_do_nothing_where_kernels_are_packed(load) -> None:  # type: ignore[no-untyped-def]
+    packed = "arms: {plain: {}}\nmodel: llama-3.1-8b\ncost_model: {kind: roofline, attention_kernel: packed}\n"
+    (note,) = load(packed + "hardware: h100-sxm\n").notes
+    assert "cost_model.attention_kernel: no effect: the profile of H100-SXM (h100-sxm) has packed kernels" in note
+    assert load(packed + "hardware: a100-sxm-80gb\n").notes == ()
+
+
 def test_vllm_spelling_of_the_kv_cache_format(load) -> None:  # type: ignore[no-untyped-def]
     assert load(HEAD + "engine: {kv_cache_dtype: fp8_e4m3}\n").scenario.model.kv_cache_dtype == "fp8"
 
@@ -93,3 +113,87 @@ def test_contradictory_acceptance_is_an_error(problems_of) -> None:  # type: ign
 def test_varying_a_key_without_effect_is_reported(load) -> None:  # type: ignore[no-untyped-def]
     (note,) = load(HEAD + "sweep: {vary: {engine.enable_prefix_caching: [true, false]}}\n").notes
     assert note == (f"s.yaml:5:46: sweep.vary.engine.enable_prefix_caching: {NOTHING_SHARED}")
+
+
+def verified(load, keys: str, rest: str = "", method: str = "eagle3"):  # type: ignore[no-untyped-def]
+    config = f"{{method: {method}, num_speculative_tokens: 3, {keys}}}"
+    return load(HEAD + f"  e: {{speculative_config: {config}, acceptance: {{kind: iid, rate: 0.6}}{rest}}}\n")
+
+
+@pytest.mark.parametrize(
+    ("keys", "kind"),
+    [
+        ("rejection_sample_method: standard", "greedy_draft"),
+        ("draft_sample_method: probabilistic", "rejection_sampling"),
+        ("draft_sample_method: gumbel", "rejection_sampling"),
+        ("rejection_sample_method: standard, draft_sample_method: probabilistic", "rejection_sampling"),
+        ("rejection_sample_method: block, draft_sample_method: probabilistic", "block"),
+        ("rejection_sample_method: strict", "exact_match"),
+        ("rejection_sample_method: probabilistic", "rejection_sampling"),
+        ("rejection_sample_method: probabilistic, draft_sample_method: greedy", "greedy_draft"),
+    ],
+)
+def test_vllms_rejection_keys_are_the_arms_verification(load, keys: str, kind: str) -> None:  # type: ignore[no-untyped-def]
+    loaded = verified(load, keys)
+    assert (loaded.scenario.arms["e"].rule.kind, loaded.notes) == (kind, ())
+
+
+def test_blocks_of_greedy_drafts_are_said_to_gain_nothing(load) -> None:  # type: ignore[no-untyped-def]
+    loaded = verified(load, "rejection_sample_method: block")
+    assert loaded.scenario.arms["e"].rule.kind == "greedy_draft"
+    assert "judging blocks accepts no more" in loaded.notes[0]
+
+
+def test_look_ups_have_no_probabilities_to_be_judged_by(load, problems_of) -> None:  # type: ignore[no-untyped-def]
+    assert verified(load, "draft_sample_method: probabilistic", method="ngram").scenario.arms["e"].lossless
+    config = "{method: ngram, num_speculative_tokens: 3}"
+    for kind in ("block", "rejection_sampling"):
+        arm = f"{{speculative_config: {config}, acceptance: {{kind: iid, rate: 1}}, verification: {{kind: {kind}}}}}"
+        (problem,) = problems_of(HEAD + f"  e: {arm}\n")
+        assert f"{kind} looks at the drafter's probabilities, but ngram has none" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("keys", "rest", "message"),
+    [
+        ("rejection_sample_method: blokc", "", "found 'blokc'; allowed: standard, synthetic, block"),
+        ("draft_sample_method: 3", "", "found 3; allowed: greedy, probabilistic"),
+        (
+            "rejection_sample_method: standard",
+            ", verification: {kind: typical}",
+            "means greedy_draft, which contradicts",
+        ),
+    ],
+)
+def test_contradictions_of_verification_are_errors(problems_of, keys: str, rest: str, message: str) -> None:  # type: ignore[no-untyped-def]
+    config = f"{{method: eagle3, num_speculative_tokens: 3, {keys}}}"
+    arm = f"{{speculative_config: {config}, acceptance: {{kind: iid, rate: 0.6}}{rest}}}"
+    assert any(message in problem.message for problem in problems_of(HEAD + f"  e: {arm}\n"))
+
+
+def test_the_same_rule_said_twice_is_no_contradiction(load) -> None:  # type: ignore[no-untyped-def]
+    keys = "rejection_sample_method: block, draft_sample_method: probabilistic"
+    assert verified(load, keys, ", verification: {kind: block}").scenario.arms["e"].rule.kind == "block"
+
+
+def test_synthetic_without_rates_leaves_the_stated_acceptance(load) -> None:  # type: ignore[no-untyped-def]
+    loaded = verified(load, "rejection_sample_method: synthetic")
+    assert "the arm's acceptance stands" in loaded.notes[0]
+    assert loaded.scenario.arms["e"].verification is None
+
+
+def test_plain_arms_verify_nothing(problems_of) -> None:  # type: ignore[no-untyped-def]
+    (problem,) = problems_of(HEAD + "  p: {verification: {kind: block}}\n")
+    assert problem.key == "arms.p.verification"
+    assert "does not speculate" in problem.message
+
+
+def test_files_of_acceptance_are_read_when_a_scenario_is_checked(problems_of) -> None:  # type: ignore[no-untyped-def]
+    for acceptance in (
+        "{kind: distributions, language_models: {text: none.txt}}",
+        "{kind: sequence_replay, path: none}",
+    ):
+        arm = f"{{speculative_config: {{method: eagle3, num_speculative_tokens: 3}}, acceptance: {acceptance}}}"
+        (problem,) = problems_of(HEAD + f"  e: {arm}\n")
+        assert problem.key == "arms.e.acceptance"
+        assert "cannot" in problem.message

@@ -6,15 +6,8 @@ import numpy as np
 import pytest
 
 from sim.errors import CalibrationError
-from sim.validation.servers import (
-    HostFit,
-    Prediction,
-    Setting,
-    fit_host,
-    server_gates,
-    server_lines,
-    server_tables,
-)
+from sim.validation.host_fit import HostFit, Prediction, Setting, fit_host
+from sim.validation.servers import server_gates, server_lines, server_tables
 
 HEADER = "id,system,model,backend,backend_version,precision,isl,osl,concurrency,tp,moe_tp,moe_ep,attention_dp,tpot_ms"
 
@@ -40,12 +33,15 @@ def test_repeated_settings_count_once_with_their_median(tmp_path):
 
 
 OSS = row("gpt-oss-120b", "h200_sxm", precision="fp4")
-OSS_EP = row("gpt-oss-120b", "h200_sxm", precision="fp4", ep=8.0, tp=8)
+OSS_EP = row("gpt-oss-120b", "h200_sxm", precision="fp4", ep=8.0, tp=8.0)
 
 
-def test_expert_parallelism_is_skipped_and_counted(tmp_path):
-    (found,) = server_tables(dump(tmp_path, OSS, OSS_EP))
-    assert (found.errors.points, found.skipped) == (1, 1)
+OSS_BOTH = row("gpt-oss-120b", "h200_sxm", precision="fp4", ep=2.0, tp=8.0)
+
+
+def test_experts_spread_over_all_gpus_are_priced_and_other_layouts_counted(tmp_path):
+    (found,) = server_tables(dump(tmp_path, OSS, OSS_EP, OSS_BOTH))
+    assert (found.errors.points, found.skipped) == (2, 1)
 
 
 def test_unknown_gpus_models_and_backends_are_left_out(tmp_path):

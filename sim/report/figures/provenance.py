@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sim.report.figures.verdict import cost_profiles
+from sim.report.figures.badges import cost_profiles
 from sim.report.reader import Results
 from sim.report.wording import escape
 

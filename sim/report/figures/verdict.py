@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from sim.report import crossings as be
 from sim.report.axis import Axis, Cell, Slice, say_value
+from sim.report.figures.badges import badges, cost_profiles
 from sim.report.panel import swatch
 from sim.report.prefix_cache import prefix_cache_line
 from sim.report.reader import Ratio, Results
@@ -18,7 +19,7 @@ _MARKS = {"better": "▲", "worse": "▼", "not resolved": "≈"}
 def verdict_html(results: Results) -> str:
     """The verdict section."""
     kicker = f"Does speculation pay? Judged by {metric_name(be.main_objective(results))}"
-    parts = [f'<p class="kicker">{escape(kicker)}</p><h2>{escape(headline(results))}</h2>', _badge(results)]
+    parts = [f'<p class="kicker">{escape(kicker)}</p><h2>{escape(headline(results))}</h2>', badges(results)]
     for part in results.slices:
         parts.append(f"<h3>{escape(part.label)}</h3>" if part.label and len(results.slices) > 1 else "")
         if results.axis is None:
@@ -63,29 +64,6 @@ def _point_headline(results: Results, objective: str) -> str:
     return "; ".join(words) or "Nothing to compare"
 
 
-def cost_profiles(results: Results) -> list[dict[str, object]]:
-    """The fitted parameters behind the step times, from the manifest: `profile`, `relative_error`."""
-    found = results.manifest.get("cost_profile") or {}
-    if not isinstance(found, dict):
-        return []
-    several = [value for value in found.values() if isinstance(value, dict)]
-    unique = {str(value.get("profile")): value for value in several}
-    return [found] if "profile" in found else list(unique.values())
-
-
-def _badge(results: Results) -> str:
-    badges = []
-    for profile in cost_profiles(results):
-        error = float(str(profile.get("relative_error") or 0))
-        kind = "exact" if error == 0 else "good" if error <= 0.08 else "fair" if error <= 0.15 else "poor"
-        words = "exact by definition" if error == 0 else f"step times ± {100 * error:.0f} % (one sigma)"
-        hint = "calibrated on this GPU and format" if kind == "good" else "not calibrated on this GPU and format"
-        hint = "a model with given times" if kind == "exact" else hint
-        name = escape(profile.get("profile"))
-        badges.append(f'<li class="badge {kind}"><b>{name}</b> cost profile: {words}, {hint}</li>')
-    return f'<ul class="badges">{"".join(badges)}</ul>' if badges else ""
-
-
 def _grid(results: Results, axis: Axis, part: Slice, objective: str) -> str:
     """Arms down, loads across: speed-up, coloured and marked by its verdict."""
     rows = [
@@ -110,13 +88,19 @@ def _pays_table(results: Results, title: str, head: Sequence[str], rows: Sequenc
     styles = arm_styles(results)
     columns = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
     body = "".join(
-        f'<tr><th scope="row">{swatch(styles[arm])} {escape(arm)}</th>{"".join(cells)}</tr>' for arm, cells in rows
+        f'<tr><th scope="row">{swatch(styles[arm])} {escape(arm)}{_lossy_mark(results, arm)}</th>{"".join(cells)}</tr>'
+        for arm, cells in rows
     )
     width = 9 + 4.1 * (len(head) - 1)
     return (
         f'<div class="scroll"><table class="pays" style="min-width:{width:.1f}rem"><caption>{escape(title)}</caption>'
         f"<thead><tr>{columns}</tr></thead><tbody>{body}</tbody></table></div>"
     )
+
+
+def _lossy_mark(results: Results, arm: str) -> str:
+    rule, lossless = results.verification.get(arm, ("", True))
+    return "" if lossless else f' <small title="{escape(rule)} changes the output">lossy</small>'
 
 
 def _pay_cell(cell: Cell, ratio: Ratio | None) -> str:
@@ -181,6 +165,11 @@ def warnings_of(results: Results) -> list[str]:
         f"{'Some runs failed' if cell.done else 'No result'} at {_where(results, cell)}: {cell.reason}"
         for cell in results.cells
         if cell.reason
+    ]
+    found += [
+        f"{arm}: {rule} is not lossless, so the output is not the target's; a gain is bought with other text"
+        for arm, (rule, lossless) in results.verification.items()
+        if not lossless
     ]
     found += _rejections(results)
     found += _saturation(results)

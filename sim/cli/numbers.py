@@ -1,0 +1,105 @@
+"""Numbers on the command line: lists and ranges, with every mistake of a command reported at once."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from sim.errors import Problem, ScenarioError
+from sim.units import parse_count
+
+MAX_VALUES = 64
+Value = TypeVar("Value")
+
+
+def parse_counts(text: str, least: int, most: int) -> tuple[int, ...]:
+    """Whole numbers as `1,8,64`, `8k` or `0:5` (both ends included), in ascending order without repetitions.
+
+    Raises:
+        ValueError: not such a list, numbers outside of `least`..`most`, or more than 64 of them.
+    """
+    numbers: set[int] = set()
+    for part in text.split(","):
+        first, colon, last = (word.strip() for word in part.partition(":"))
+        try:
+            low = parse_count(_plain_number(first))
+            high = parse_count(_plain_number(last)) if colon else low
+        except ValueError as error:
+            raise ValueError(f"{part.strip()!r}: {error}") from None
+        if not least <= low <= high <= most:
+            raise ValueError(f"{part.strip()!r}: allowed: {least} to {most:,}, ranges ascending")
+        if high - low >= MAX_VALUES:
+            raise ValueError(f"{part.strip()!r}: {high - low + 1:,} values; allowed: at most {MAX_VALUES}")
+        numbers |= set(range(low, high + 1))
+    if len(numbers) > MAX_VALUES:
+        raise ValueError(f"{len(numbers)} values; allowed: at most {MAX_VALUES}")
+    return tuple(sorted(numbers))
+
+
+def parse_numbers(text: str, low: float, high: float) -> tuple[float, ...]:
+    """Numbers as `0.5,0.7`, in the order given.
+
+    Raises:
+        ValueError: not such a list, a number outside of `low`..`high`, or more than 64 of them.
+    """
+    numbers = []
+    for part in text.split(","):
+        try:
+            value = float(part)
+        except ValueError:
+            raise ValueError(f"{part.strip()!r}: expected a number such as 0.7, or a list 0.5,0.7") from None
+        if not (math.isfinite(value) and low <= value <= high):
+            raise ValueError(f"{part.strip()!r}: allowed: {low:g} to {high:g}")
+        numbers.append(value)
+    if len(numbers) > MAX_VALUES:
+        raise ValueError(f"{len(numbers)} values; allowed: at most {MAX_VALUES}")
+    return tuple(numbers)
+
+
+def _plain_number(text: str) -> str:
+    if not text:
+        raise ValueError("expected a count such as `64` or `8k`, a list `1,8,64` or a range `0:5`")
+    return text
+
+
+class Given:
+    """Parses the options of one command and keeps what is wrong with them until all are read."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+
+    def counts(self, option: str, text: str, least: int, most: int) -> tuple[int, ...]:
+        """A list of whole numbers; one stand-in after a mistake."""
+        return self._read(option, lambda: parse_counts(text, least, most), (least,))
+
+    def count(self, option: str, text: str, least: int, most: int) -> int:
+        """One whole number."""
+        return self._one(option, self.counts(option, text, least, most))
+
+    def numbers(self, option: str, text: str, low: float, high: float) -> tuple[float, ...]:
+        """A list of numbers."""
+        return self._read(option, lambda: parse_numbers(text, low, high), (low,))
+
+    def number(self, option: str, text: str, low: float, high: float) -> float:
+        """One number."""
+        return self._one(option, self.numbers(option, text, low, high))
+
+    def wrong(self, option: str, message: str) -> None:
+        """Note a mistake."""
+        self.problems.append(Problem("", option, message))
+
+    def finish(self) -> None:
+        """Raise ScenarioError with every mistake there was."""
+        if self.problems:
+            raise ScenarioError(self.problems)
+
+    def _read(self, option: str, parse: Callable[[], Value], stand_in: Value) -> Value:
+        try:
+            return parse()
+        except ValueError as error:
+            self.wrong(option, str(error))
+            return stand_in
+
+    def _one(self, option: str, values: Sequence[Value]) -> Value:
+        if len(values) > 1:
+            self.wrong(option, f"{len(values)} values; allowed: one")
+        return values[0]

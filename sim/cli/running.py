@@ -1,0 +1,124 @@
+"""What the commands that simulate share: progress on stderr, the end of a run, and how it went as an exit code."""
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import click
+
+from sim.experiment.files import StorageError
+from sim.experiment.plan import WHOLE, Shard, estimate, narrowed
+from sim.experiment.remote import copy_to
+from sim.experiment.results import load
+from sim.experiment.run import Interrupted, Progress
+from sim.report.dashboard import write_dashboard
+from sim.report.terminal import summary_text
+from sim.scenario.load import LoadedScenario
+from sim.units import format_bytes
+
+PARTIAL, INTERRUPTED = 4, 130
+
+
+def finish(
+    make: Callable[[], Path], notes: Sequence[str], *, as_json: bool, quiet: bool, copy_url: str | None = None
+) -> int:
+    """Run, write the dashboard, print the summary and, last, the paths; returns the exit code."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    code = 0
+    try:
+        run_dir = make()
+    except Interrupted as interrupt:
+        if interrupt.run_dir is None:
+            raise
+        run_dir, code = interrupt.run_dir, INTERRUPTED
+    try:
+        dashboard = write_dashboard(run_dir)
+    except StorageError as error:
+        raise StorageError(f"{error}; the results are complete: `specsim report {run_dir}` builds the page") from error
+    status = load(run_dir).manifest["status"]
+    _print(run_dir, dashboard, notes, as_json, quiet)
+    if copy_url is not None:
+        click.echo(f"Copied to {copy_to(run_dir, copy_url)}", err=True)
+    if code == INTERRUPTED:
+        click.echo(f"Interrupted; go on with: specsim sweep {run_dir} --resume", err=True)
+    return code or (PARTIAL if status == "partial" else 0)
+
+
+def _print(run_dir: Path, dashboard: Path, notes: Sequence[str], as_json: bool, quiet: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(load(run_dir).document(), allow_nan=False))
+        return
+    if not quiet:
+        for note in notes:
+            click.echo(note, err=True)
+        colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        click.echo(summary_text(run_dir, colour))
+    click.echo(f"Wrote {run_dir}")
+    click.echo(f"Wrote {dashboard}")
+
+
+def progress() -> Progress | None:
+    """One line on stderr that is overwritten; nothing when that is not a terminal or NO_COLOR is set."""
+    if not sys.stderr.isatty() or os.environ.get("NO_COLOR"):
+        return None
+    start, first = time.monotonic(), list[int]()
+
+    def show(done: int, total: int, label: str) -> None:
+        first.append(done - 1)  # runs that a resumed sweep already had do not count for the rate
+        rate = (done - first[0]) / max(1e-9, time.monotonic() - start)
+        left = f"{rate:.1f}/s, {_duration((total - done) / rate)} left"
+        end = "\r\x1b[K" if done == total else ""
+        click.echo(f"\r\x1b[K{done}/{total} runs  {left}  {label}{end}", nl=False, err=True)
+
+    return show
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def plan_text(
+    loaded: LoadedScenario, arms: Sequence[str] | None, replicates: int | None, as_json: bool, shard: Shard = WHOLE
+) -> str:
+    """What would be run, and about what it costs."""
+    scenario = narrowed(loaded.scenario, arms, replicates)
+    costs = estimate(scenario, loaded.base_dir, shard)
+    facts: dict[str, object] = {
+        "name": scenario.name,
+        "arms": list(scenario.arms),
+        "baseline": scenario.baseline,
+        "replicates": scenario.sweep.replicates,
+        "vary": {key: list(values) for key, values in scenario.sweep.vary.items()},
+        "combine": scenario.sweep.combine,
+        **costs._asdict(),
+        "notes": list(loaded.notes),
+    }
+    if as_json:
+        return json.dumps(facts, indent=1)
+    lines = [
+        f"{scenario.name}: {costs.runs} runs = {costs.cells} operating points x {len(scenario.arms)} arms x "
+        f"{scenario.sweep.replicates} replicates",
+        f"about {costs.requests:,} requests, {_duration(costs.cpu_s)} of one processor, "
+        f"{format_bytes(round(costs.num_bytes))} on disk",
+        f"arms: {', '.join(scenario.arms)} (baseline {scenario.baseline})",
+    ]
+    lines += [f"vary {key}: {_some(values)}" for key, values in scenario.sweep.vary.items()]
+    return "\n".join([*lines, *loaded.notes])
+
+
+def _some(values: Sequence[object]) -> str:
+    """The values, the middle left out when there are many."""
+    texts = [str(value) for value in values]
+    shown = texts if len(texts) <= 16 else [*texts[:8], "...", *texts[-4:]]
+    return ", ".join(shown) + (f" ({len(texts)} values)" if len(texts) > 16 else "")
+
+
+def names(arms: str | None) -> list[str] | None:
+    """`--arms a,b` as a list; None when it was not given."""
+    return None if arms is None else [name.strip() for name in arms.split(",")]

@@ -1,0 +1,150 @@
+"""`specsim sweep`: many operating points, on all processors or a cluster, resumable and in shards."""
+
+import json
+import re
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+
+import click
+
+from sim.cli.running import finish, names, plan_text, progress
+from sim.errors import ResultsError, ScenarioError
+from sim.experiment.dask_executor import dask_executor
+from sim.experiment.executor import STALL_S, Executor, local_executor
+from sim.experiment.plan import WHOLE, Shard, estimate, narrowed
+from sim.experiment.run import HowToRun, begun, find_unfinished
+from sim.experiment.run import run as run_experiment
+from sim.scenario.load import LoadedScenario, load_scenario
+
+
+class ShardType(click.ParamType):  # type: ignore[type-arg]  # generic in click 8.2 only
+    """`3/16`: the third of sixteen parts."""
+
+    name = "I/N"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Shard:
+        """The shard; a usage error when it is none."""
+        if isinstance(value, Shard):
+            return value
+        match = re.fullmatch(r"([0-9]{1,7})/([0-9]{1,7})", str(value))
+        if match is None or not 1 <= int(match[1]) <= int(match[2]):
+            self.fail(f"found {value!r}; allowed: I/N with I from 1 to N, such as 3/16", param, ctx)
+        return Shard(int(match[1]), int(match[2]))
+
+
+@click.command(name="sweep")
+@click.argument("scenario")
+@click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("results"), show_default=True,
+              help="Folder in which NAME/TIME-HASH is made.")  # fmt: skip
+@click.option("--vary", multiple=True, metavar="KEY=VALUES",
+              help="A field to vary: 1,2,4 or 1:512:log2 or 0.5:0.9:linear:5; may be repeated.")  # fmt: skip
+@click.option("--combine", type=click.Choice(["grid", "zip"]), help="Several fields: all combinations, or in step.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override one field; may be repeated.")
+@click.option("--seed", type=click.IntRange(0), help="Seed of all random numbers.")
+@click.option("--replicates", type=click.IntRange(1), help="Runs per operating point and arm.")
+@click.option("--arms", metavar="A,B", help="Run only these arms (and the baseline).")
+@click.option("--jobs", type=click.IntRange(1), help="Worker processes; default one per processor.")
+@click.option("--executor", type=click.Choice(["local", "dask"]), default="local", show_default=True,
+              help="Where runs are made: this machine, or an existing Dask cluster.")  # fmt: skip
+@click.option(
+    "--scheduler", metavar="ADDRESS|FILE", help="Of the Dask cluster: tcp://host:8786, or its scheduler file."
+)
+@click.option("--shard", type=ShardType(), default=WHOLE, help="Run only this part, such as 3/16; `merge` joins them.")
+@click.option("--resume", is_flag=True, help="Go on with the unfinished folder of this scenario (or SCENARIO is one).")
+@click.option("--allow-mixed", is_flag=True, help="Resume what another version of specsim began.")
+@click.option("--max-runs", type=click.IntRange(1), default=20_000, show_default=True,
+              help="Refuse larger sweeps.")  # fmt: skip
+@click.option("--copy-to", metavar="URL", help="Also copy the results to an fsspec URL, such as s3://bucket/results.")
+@click.option("--stall-timeout", type=click.FloatRange(1), default=STALL_S, show_default=True, metavar="SECONDS",
+              help="Give up what runs when nothing finishes for so long.")  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Count and cost what would be run and stop; nothing is written.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of the summary.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress and no summary, only the paths.")
+@click.pass_context
+def sweep(
+    ctx: click.Context,
+    scenario: str,
+    output: Path,
+    vary: tuple[str, ...],
+    combine: str | None,
+    overrides: tuple[str, ...],
+    seed: int | None,
+    replicates: int | None,
+    arms: str | None,
+    jobs: int | None,
+    executor: str,
+    scheduler: str | None,
+    shard: Shard,
+    resume: bool,
+    allow_mixed: bool,
+    max_runs: int,
+    copy_to: str | None,
+    stall_timeout: float,
+    dry_run: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Run SCENARIO at many operating points: a grid, lists in step, ranges, or random draws of any field.
+
+    Exit codes: 0 done, 2 wrong scenario, 4 some runs failed, 5 disk or memory full, 130 interrupted (what finished is
+    kept, and --resume goes on).
+    """
+    settings = [f"sweep.vary.{key}={_as_yaml(values)}" for key, values in map(_key_and_values, vary)]
+    settings += [f"sweep.combine={combine}"] if combine else []
+    settings += [*overrides, *([f"seed={seed}"] if seed is not None else [])]
+    folder = Path(scenario) if resume and Path(scenario).is_dir() else None
+    if folder is not None:
+        if settings or arms or replicates or shard != WHOLE:
+            raise click.UsageError("an unfinished folder is resumed as it was begun: no other options")
+        loaded, shard = begun(folder)
+    else:
+        loaded = _narrowed(load_scenario(scenario, settings), arms, replicates)
+    if dry_run:
+        click.echo(plan_text(loaded, None, None, as_json, shard))
+        return
+    _check_size(loaded, shard, max_runs)
+    if resume and folder is None:
+        folder = find_unfinished(loaded, output, shard)
+        if folder is None and not quiet:
+            click.echo("nothing unfinished of this scenario; starting afresh", err=True)
+    how = HowToRun(partial(_workers, executor, scheduler, jobs, stall_timeout), shard, folder, allow_mixed)
+    make = partial(run_experiment, loaded, output, progress=None if quiet else progress(), how=how)
+    ctx.exit(finish(make, loaded.notes, as_json=as_json, quiet=quiet, copy_url=copy_to))
+
+
+def _narrowed(loaded: LoadedScenario, arms: str | None, replicates: int | None) -> LoadedScenario:
+    scenario = narrowed(loaded.scenario, names(arms), replicates)
+    return LoadedScenario(scenario, loaded.base_dir, loaded.source_text, loaded.notes)
+
+
+def _key_and_values(argument: str) -> tuple[str, str]:
+    key, equals, values = argument.partition("=")
+    if not equals or not key.strip() or not values.strip():
+        raise click.UsageError(f"--vary {argument}: expected KEY=VALUES, such as engine.max_num_seqs=64,128")
+    return key.strip(), values.strip()
+
+
+def _as_yaml(values: str) -> str:
+    """`1,2,4` as a YAML list; ranges and what already is a list or mapping stay as they are."""
+    if values[0] in "[{":
+        return values
+    return json.dumps(values) if ":" in values and "," not in values else f"[{values}]"
+
+
+def _check_size(loaded: LoadedScenario, shard: Shard, max_runs: int) -> None:
+    runs = estimate(loaded.scenario, loaded.base_dir, shard).runs
+    if runs > max_runs:
+        raise ScenarioError(f"{runs:,} runs; allowed: at most --max-runs {max_runs:,}; raise it, or split with --shard")
+
+
+def _workers(
+    executor: str, scheduler: str | None, jobs: int | None, stall_s: float
+) -> AbstractContextManager[Executor]:
+    if executor == "local":
+        if scheduler is not None:
+            raise click.UsageError("--scheduler needs --executor dask")
+        return local_executor(jobs, stall_s)
+    if scheduler is None:
+        raise ResultsError("--executor dask needs --scheduler: an address such as tcp://host:8786, or a scheduler file")
+    return dask_executor(scheduler, stall_s)

@@ -1,0 +1,149 @@
+"""What if the inputs were wrong: factors on times and acceptance, all 1 in a scenario that takes them as they are."""
+
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from sim.acceptance.base import Counts, Floats, Tape
+from sim.cost.base import BoundCost, ForwardPass, HostOverhead, PassCost, PassPrice
+from sim.rng import Streams
+from sim.spec import Spec
+from sim.speculation.base import Drafter, DraftWork
+from sim.workload.requests import RequestTable
+
+Factor = Annotated[float, Field(gt=0, le=100)]
+
+
+class WhatIf(Spec):
+    """Factors on what a simulation takes for granted, for sensitivity studies.
+
+    Attributes:
+        target_time: on all target passes, plain and speculative.
+        verify_time: on target passes that verify drafts, on top of `target_time`.
+        draft_time: on all drafting.
+        host_time: on the engine's CPU time per step.
+        acceptance: on the probability that a draft is accepted when those before it were. Below 1 each position of the
+            text refuses a share of the drafts accepted there; above 1 it accepts a share of the refused ones.
+    """
+
+    target_time: Factor = 1.0
+    verify_time: Factor = 1.0
+    draft_time: Factor = 1.0
+    host_time: Factor = 1.0
+    acceptance: Factor = 1.0
+
+    def cost(self, cost: BoundCost) -> BoundCost:
+        """The prices with the factors on times applied."""
+        if (self.target_time, self.verify_time, self.host_time) == (1.0, 1.0, 1.0):
+            return cost
+        host = cost.host
+        return replace(
+            cost,
+            target=ScaledCost(cost.target, self.target_time, self.target_time * self.verify_time),
+            host=HostOverhead(host.base_s * self.host_time, host.per_request_s * self.host_time, host.is_remainder),
+        )
+
+    def drafter(self, drafter: Drafter) -> Drafter:
+        """The drafter with the factor on its time applied."""
+        return drafter if self.draft_time == 1.0 else ScaledDrafter(drafter, self.draft_time)
+
+    def tape(self, tape: Tape, survival: Floats, requests: RequestTable, streams: Streams) -> Tape:
+        """The tape with the factor on acceptance applied, keyed by text position like the tape itself.
+
+        Args:
+            tape: as the acceptance model drew it.
+            survival: the acceptance model's, shape (K,): tells how many refusals to turn over for a factor above 1.
+            requests: the rows.
+            streams: the replicate's random numbers.
+        """
+        if self.acceptance == 1.0:
+            return tape
+        uniforms = streams.per_position("what-if/acceptance", requests.output_tokens)
+
+        def changed(accepted: Counts, limit: int) -> Counts:
+            if self.acceptance < 1.0:
+                return _thinned(accepted, uniforms >= self.acceptance)
+            return _extended(accepted, uniforms < _rescue(survival, self.acceptance), requests, limit)
+
+        accepted = changed(tape.accepted, len(survival))
+        if tape.proposed is not None:
+            accepted = np.minimum(accepted, tape.proposed)
+        by_k = {k: changed(each, min(k, len(survival))) for k, each in tape.by_k.items()}
+        return replace(tape, accepted=accepted, by_k=by_k)
+
+    def survival(self, survival: Floats) -> Floats:
+        """The unconditional rates with the factor on acceptance applied; approximate above 1."""
+        if self.acceptance == 1.0 or not len(survival):
+            return survival
+        if self.acceptance < 1.0:
+            return np.asarray(survival * self.acceptance ** np.arange(1, len(survival) + 1))
+        before = np.concatenate(([1.0], survival[:-1]))
+        rates = np.divide(survival, before, out=np.zeros_like(survival), where=before > 0)
+        return np.asarray(np.cumprod(rates + (1.0 - rates) * _rescue(survival, self.acceptance)))
+
+
+#: A scenario without a `what_if` section.
+AS_STATED = WhatIf()
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledDrafter:
+    """A drafter that takes `factor` times as long."""
+
+    drafting: Drafter
+    factor: float
+
+    def draft_seconds(self, work: DraftWork) -> float:
+        """The drafter's time, scaled."""
+        return self.factor * self.drafting.draft_seconds(work)
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledCost:
+    """Prices times a factor; another one for passes that verify drafts."""
+
+    cost: PassCost
+    factor: float
+    verify_factor: float
+
+    def price(self, forward: ForwardPass) -> PassPrice:
+        """The price with all its parts scaled."""
+        price = self.cost.price(forward)
+        f = self.verify_factor if forward.num_draft_tokens else self.factor
+        seconds, linear, attention, lm_head, collective, fixed, bound, outside = price
+        return PassPrice(seconds * f, linear * f, attention * f, lm_head * f, collective * f, fixed * f, bound, outside)
+
+
+def _rescue(survival: Floats, factor: float) -> float:
+    """Share of refused drafts to accept so that the mean conditional rate grows by `factor`; at most all of them."""
+    reached = float(1.0 + survival[:-1].sum())
+    rate = float(survival.sum()) / reached
+    return min(1.0, (min(1.0, factor * rate) - rate) / (1.0 - rate)) if rate < 1.0 else 0.0
+
+
+def _thinned(accepted: Counts, refuses: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Counts:
+    """Every run of accepted drafts ends at the first position that now refuses."""
+    places = np.arange(len(accepted))
+    next_refusal = np.where(refuses, places, len(accepted) + 255)
+    next_refusal = np.minimum.accumulate(next_refusal[::-1])[::-1]
+    return np.minimum(accepted, next_refusal - places).astype(np.uint8)
+
+
+def _extended(
+    accepted: Counts, rescues: np.ndarray[tuple[int], np.dtype[np.bool_]], requests: RequestTable, limit: int
+) -> Counts:
+    """A run goes on past a refused draft that is now accepted, with the run that starts behind it."""
+    end = np.repeat(requests.output_offset + requests.output_tokens, requests.output_tokens)
+    places = np.arange(len(accepted))
+    longer = accepted.astype(np.int64)
+    for _ in range(limit):
+        refused = np.minimum(places + longer, len(accepted) - 1)
+        goes_on = (longer < limit) & (places + longer < end) & rescues[refused]
+        if not goes_on.any():
+            break
+        behind = np.minimum(refused + 1, len(accepted) - 1)
+        further = 1 + np.where(refused + 1 < end, accepted[behind], 0)
+        longer = np.where(goes_on, np.minimum(longer + further, limit), longer)
+    return longer.astype(np.uint8)
