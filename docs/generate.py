@@ -1,6 +1,6 @@
-"""Writes the tables of docs/reference/scenario.md from the specs, and the examples of docs/reference/theory.md.
+"""Writes the tables of docs/reference/scenario.md, the examples of docs/reference/theory.md, and docs/methods.md.
 
-`tests/docs` checks that both are current.
+`tests/docs` checks that all are current.
 
 Usage: python docs/generate.py
 """
@@ -8,6 +8,7 @@ Usage: python docs/generate.py
 import inspect
 import json
 import re
+import runpy
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -346,3 +347,4 @@ def _run(example: re.Match[str]) -> str:
 if __name__ == "__main__":
     THEORY.write_text(theory_page(), encoding="utf-8")
     PAGE.write_text(page(), encoding="utf-8")
+    runpy.run_path(str(Path(__file__).with_name("generate_methods.py")), run_name="__main__")

@@ -5,7 +5,7 @@ draft were endless; a step with k drafts accepts min(tape[p], k) of them and emi
 the bonus token). Keyed by (seed, workload row, position), never by draw order: all arms and all K meet the same text.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.errors import ScenarioError
+from sim.proposers.base import Proposer
 from sim.rng import Floats, Ints, Streams
 from sim.spec import Family, Spec
 from sim.verification.base import VerificationRule
@@ -96,6 +97,10 @@ class AcceptanceModel(Spec):
         """The largest K this model says something about; None when there is no limit."""
         return None
 
+    def missing_draft_tokens(self, num_draft_tokens: Iterable[int]) -> tuple[int, ...]:
+        """Those of the given K > 0 that this model says nothing about, in order; none for most kinds."""
+        return ()
+
     def located(self, base_dir: Path) -> Self:
         """This model with relative file names taken from `base_dir`; itself when it names no file."""
         return self
@@ -110,6 +115,16 @@ class AcceptanceModel(Spec):
         Raises:
             ScenarioError: one of them cannot be used.
         """
+
+    def drafted_by(self, proposer: Proposer | None) -> Self:
+        """This model for an arm whose method drafts by `proposer` (None: not from tokens).
+
+        Most kinds state what is accepted, whatever drafts, and return themselves.
+
+        Raises:
+            ScenarioError: acceptance is computed from tokens, and the method does not draft from them.
+        """
+        return self
 
     def check_draft_tokens(self, max_draft_tokens: int) -> None:
         """Refuse a K beyond `max_supported_draft_tokens`.

@@ -20,24 +20,27 @@ _COLUMNS = ("method", "accepted")
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """Recorded requests, sorted by output length (ties in file order).
+    """Recorded requests, sorted by output length (ties by prompt length where known, then in file order).
 
     Attributes:
         accepted: one array per request, by decode position: drafts that a step starting there would accept, bonus token
             not counted, clipped so that a step never runs past the end of the recorded output.
         proposed: likewise the drafts found there, or None when the drafter always proposes.
         decoded_tokens: (M,) decode positions per request: the output length less the token from prefill.
+        prompt_tokens: (M,) prompt lengths; None when only outputs are paired.
     """
 
     accepted: tuple[Counts, ...]
     proposed: tuple[Counts, ...] | None
     decoded_tokens: Ints
+    prompt_tokens: Ints | None = None
 
     def table(self) -> RequestTable:
-        """The recorded requests as rows, prompts unknown (1 token)."""
+        """The recorded requests as rows; prompts that are not known have 1 token."""
         count = len(self.accepted)
         zeros, ones = np.zeros(count, dtype=np.int64), np.ones(count, dtype=np.int64)
-        return RequestTable(zeros, ones, self.decoded_tokens + 1, zeros, np.ones(count, dtype=np.bool_))
+        prompts = ones if self.prompt_tokens is None else self.prompt_tokens
+        return RequestTable(zeros, prompts, self.decoded_tokens + 1, zeros, np.ones(count, dtype=np.bool_))
 
     def tape(self, max_draft_tokens: int) -> Tape:
         """The recorded requests as a tape over `table()`."""

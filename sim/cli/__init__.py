@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("sim.cli.check", "Lint a scenario without running it."),
     "explain": ("sim.cli.explain", "Memory, step times and break-even, without simulating."),
     "run": ("sim.cli.run", "Run all arms of a scenario and write results and a dashboard."),
+    "breakeven": ("sim.cli.breakeven", "Search for where speculation stops paying, with intervals."),
     "sweep": ("sim.cli.sweep", "Run many operating points; resumable, in shards, on a cluster."),
     "merge": ("sim.cli.merge", "Join the shards of a sweep."),
     "clean": ("sim.cli.clean", "Remove what killed runs left behind."),

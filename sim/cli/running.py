@@ -14,7 +14,8 @@ from sim.experiment.files import StorageError
 from sim.experiment.plan import WHOLE, Shard, estimate, narrowed
 from sim.experiment.remote import copy_to
 from sim.experiment.results import load
-from sim.experiment.run import Interrupted, Progress
+from sim.experiment.rounds import Progress
+from sim.experiment.run import Interrupted
 from sim.report.dashboard import write_dashboard
 from sim.report.terminal import summary_text
 from sim.scenario.load import LoadedScenario

@@ -13,7 +13,8 @@ from sim.errors import ResultsError, ScenarioError
 from sim.experiment.dask_executor import dask_executor
 from sim.experiment.executor import STALL_S, Executor, local_executor
 from sim.experiment.plan import WHOLE, Shard, estimate, narrowed
-from sim.experiment.run import HowToRun, begun, find_unfinished
+from sim.experiment.rounds import HowToRun
+from sim.experiment.run import begun, find_unfinished
 from sim.experiment.run import run as run_experiment
 from sim.scenario.load import LoadedScenario, load_scenario
 
@@ -108,7 +109,8 @@ def sweep(
         folder = find_unfinished(loaded, output, shard)
         if folder is None and not quiet:
             click.echo("nothing unfinished of this scenario; starting afresh", err=True)
-    how = HowToRun(partial(_workers, executor, scheduler, jobs, stall_timeout), shard, folder, allow_mixed)
+    workers = partial(_workers, executor, scheduler, jobs, stall_timeout)
+    how = HowToRun(workers, shard=shard, resume=folder, allow_mixed=allow_mixed)
     make = partial(run_experiment, loaded, output, progress=None if quiet else progress(), how=how)
     ctx.exit(finish(make, loaded.notes, as_json=as_json, quiet=quiet, copy_url=copy_to))
 

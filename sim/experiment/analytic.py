@@ -61,7 +61,7 @@ def price_step(setup: ArmSetup, work: DraftWork) -> DecodeStep:
     target, host = setup.cost.target.price(work.target), setup.cost.host
     draft_s = setup.drafter.draft_seconds(work)
     overlapped = setup.engine.async_scheduling and not host.is_remainder
-    passes = 0 if setup.deployment.drafter is None else work.num_draft_tokens
+    passes = setup.arm.speculative_config.num_draft_passes(work.num_draft_tokens)
     engine_error_s = setup.cost.engine_error.seconds(work.target, target, passes)
     return DecodeStep(target, draft_s, host.seconds(work.target.num_seqs), overlapped, engine_error_s)
 
@@ -138,8 +138,8 @@ def why_not(setup: ArmSetup) -> str:
     """Why the closed form does not describe an arm; "" when it does."""
     if setup.arm.class_acceptance:
         return "traffic classes have acceptances of their own"
-    if setup.arm.speculative_config.method == "ngram":
-        return "the number of n-gram drafts depends on the text"
+    if setup.arm.speculative_config.draft_count_varies:
+        return "the number of drafts depends on the text"
     return ""
 
 

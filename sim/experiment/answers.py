@@ -32,15 +32,21 @@ def break_even_document(
         context_tokens: mean context of a decoding request, for the closed form.
     """
     spec = scenario.sweep.breakeven or Breakeven()
-    analytic, curves = _closed_forms(cells[0].scenario, base_dir, round(context_tokens))
-    document: Json = {"axis": None, "confidence": spec.confidence, "arms": {}, "analytic": analytic}
+    analytic, curves = closed_forms(cells[0].scenario, base_dir, round(context_tokens))
+    document: Json = {
+        "axis": None,
+        "confidence": spec.confidence,
+        "min_gain": spec.min_gain,
+        "arms": {},
+        "analytic": analytic,
+    }
     if scenario.sweep.breakeven is None or not scenario.sweep.vary:
         return document | {"reason": "nothing is varied"}
     axis = next(iter(scenario.sweep.vary))
     values = [(cell.cell_id, _along(cell.vary, axis, scenario.sweep.combine)) for cell in cells]
     if not numeric_axis(values, axis):
         return document | {"reason": f"{axis} is not varied over two or more positive numbers"}
-    question = Question(axis, spec.objectives, spec.confidence, scenario.baseline)
+    question = Question(axis, spec.objectives, spec.confidence, scenario.baseline, spec.min_gain)
     found = [
         {"vary": others, "arms": arms_document(runs, points, scenario.arms, question, curves)}
         for others, points in slices(values, axis)
@@ -56,7 +62,7 @@ def _along(vary: Mapping[str, object], axis: str, combine: str) -> Mapping[str, 
     return {axis: vary[axis]} if combine == "zip" else vary
 
 
-def _closed_forms(scenario: Scenario, base_dir: Path, context_tokens: int) -> tuple[Json, dict[str, AnalyticCurve]]:
+def closed_forms(scenario: Scenario, base_dir: Path, context_tokens: int) -> tuple[Json, dict[str, AnalyticCurve]]:
     """The closed form of every arm, as JSON and as curves; an arm without one says why."""
     documents: Json = {}
     curves: dict[str, AnalyticCurve] = {}

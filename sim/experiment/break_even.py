@@ -42,12 +42,14 @@ class Question:
         objectives: metrics.
         confidence: level of all intervals.
         baseline: the arm to beat.
+        min_gain: speed-up that counts as paying.
     """
 
     axis: str
     objectives: Sequence[str]
     confidence: float
     baseline: str
+    min_gain: float = 1.0
 
 
 def numeric_axis(cells: Sequence[tuple[str, Mapping[str, object]]], axis: str) -> bool:
@@ -84,7 +86,7 @@ def arms_document(
 def _answer(
     runs: Runs, points: Sequence[Point], arm: str, objective: str, question: Question, model: AnalyticCurve | None
 ) -> Json:
-    used, curve = _curve(runs, points, arm, objective, question.baseline)
+    used, curve = speedup_curve(runs, points, arm, objective, question)
     full_from = _capacity_from(runs, points, arm, question.axis)
     left_out = [point.x for point in points if point not in used]
     if curve is None:
@@ -99,8 +101,8 @@ def _answer(
     return {
         "status": verdict.status,
         "range_tested": [used[0].x, used[-1].x],
-        "crossings": [_crossing(c, curve, shifts, used, runs, arm) for c in verdict.crossings],
-        "max_gain": math.exp(curve.mean[best]),
+        "crossings": [_crossing(c, curve, shifts, used, runs, (arm, question.baseline)) for c in verdict.crossings],
+        "max_gain": math.exp(curve.mean[best]) * question.min_gain,
         "at": used[best].x,
         "capacity_reached_first": full_from is not None and full_from < first,
         "capacity_reached_from": full_from,
@@ -115,15 +117,15 @@ def _nothing(points: Sequence[Point]) -> Json:
     return {"range_tested": ends, "max_gain": None, "at": None, "capacity_reached_first": False}
 
 
-def _curve(
-    runs: Runs, points: Sequence[Point], arm: str, objective: str, baseline: str
+def speedup_curve(
+    runs: Runs, points: Sequence[Point], arm: str, objective: str, question: Question
 ) -> tuple[list[Point], Curve | None]:
-    """The points with a valid speed-up, and the curve over the replicates that all of them have.
+    """The points with a valid speed-up over `min_gain`, and the curve over the replicates that all of them have.
 
     In an open loop two kinds of points are left out: throughputs of an engine that keeps up (they repeat the offered
     load), and latencies of a saturated one (they grow with the length of the run).
     """
-    found = {}
+    found, baseline = {}, question.baseline
     for point in points:
         values = pairs(runs, point.cell_id, arm, baseline, objective)
         says_nothing = is_offered_load(runs, point.cell_id, (arm, baseline), objective) or (
@@ -135,7 +137,7 @@ def _curve(
     if len(found) < 2 or not common:
         return list(found), None
     ratios = np.array([[found[point][rep][0] / found[point][rep][1] for point in found] for rep in common])
-    logs = np.log(ratios) * (-1.0 if is_lower_better(objective) else 1.0)
+    logs = np.log(ratios) * (-1.0 if is_lower_better(objective) else 1.0) - math.log(question.min_gain)
     return list(found), Curve(np.array([point.x for point in found]), logs)
 
 
@@ -168,13 +170,19 @@ def _crossing(
     shifts: Sequence[np.ndarray[tuple[int], np.dtype[np.float64]]],
     points: Sequence[Point],
     runs: Runs,
-    arm: str,
+    arms: tuple[str, str],
 ) -> Json:
-    """A crossing as JSON; a null band end lies outside the tested range."""
+    """A crossing of (arm, baseline) as JSON; a null band end lies outside the tested range."""
     band = [shifted_crossing(curve, shift, found) for shift in shifts] or [None, None]
     if found.direction == "loss_to_gain":
         band.reverse()
-    running = [_mean(runs, point.cell_id, arm, "mean_running") for point in points]
+    x = np.log([point.x for point in points])
+    ours, theirs = (
+        float(
+            np.interp(math.log(found.value), x, [_mean(runs, point.cell_id, arm, "mean_running") for point in points])
+        )
+        for arm in arms
+    )
     return {
         "value": found.value,
         "ci_low": found.ci_low,
@@ -184,7 +192,8 @@ def _crossing(
         "direction": found.direction,
         "bracket": list(found.bracket),
         "n_pairs": found.num_pairs,
-        "mean_running": float(np.interp(math.log(found.value), np.log([p.x for p in points]), running)),
+        "mean_running": ours,
+        "baseline_mean_running": theirs,
     }
 
 

@@ -176,7 +176,8 @@ def _arm(
         drafter=None if drafter is None else drafter.name,
         verification=setup.arm.rule.kind if setup.arm.speculates else None,
         lossless=setup.arm.lossless,
-        drafts_nothing_at=() if drafter is None else _without_drafts(setup),
+        host_memory_bytes=setup.arm.speculative_config.host_memory_bytes(demand.mean_output_tokens),
+        drafts_nothing_at=_without_drafts(setup) if setup.arm.speculative_config.num_draft_passes(0) else (),
         acceptance=_acceptance(setup),
         memory=memory_of(setup, contexts),
         prefill=prefill_of(setup, max(1, round(demand.mean_prompt_tokens))),
@@ -190,7 +191,7 @@ def _without_drafts(setup: ArmSetup) -> tuple[tuple[int, int], ...]:
 
 
 def _acceptance(setup: ArmSetup) -> tuple[Acceptance, ...]:
-    arm, k = setup.arm, setup.arm.speculative_config.max_draft_tokens
+    arm, k = setup.arm, setup.arm.speculative_config.max_accepted_tokens
     if arm.acceptance is None or not k:
         return ()
     models: dict[str, AcceptanceModel] = {"": arm.acceptance, **arm.class_acceptance}

@@ -116,6 +116,7 @@ class ArmFacts:
     Attributes:
         verification: the rule that verifies its drafts; None when it drafts nothing.
         lossless: whether its output is distributed as without speculation.
+        host_memory_bytes: of the host, for drafting: caches and datastores of methods that look drafts up.
         drafts_nothing_at: (first, last) batches at which its batch-size table says K = 0 though a drafter is loaded.
     """
 
@@ -125,6 +126,7 @@ class ArmFacts:
     drafter: str | None
     verification: str | None
     lossless: bool
+    host_memory_bytes: float
     drafts_nothing_at: tuple[tuple[int, int], ...]
     acceptance: tuple[Acceptance, ...]
     memory: Memory

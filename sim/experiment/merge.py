@@ -12,7 +12,7 @@ from sim.experiment.finish import Finished, write_results
 from sim.experiment.journal import NAME as JOURNAL
 from sim.experiment.journal import Record, read_journal, write_journal
 from sim.experiment.plan import WHOLE, Plan, make_plan, place_of
-from sim.experiment.run import intact, outcome_of
+from sim.experiment.rounds import intact, outcome_of
 from sim.experiment.store import RunFolder
 from sim.experiment.task import Outcome
 from sim.scenario.dump import scenario_hash

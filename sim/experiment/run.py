@@ -1,32 +1,26 @@
 """One experiment, from a loaded scenario to a results folder: cells x arms x replicates and what follows from them."""
 
 import hashlib
-import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 from sim.errors import ResultsError, SimError
-from sim.experiment.executor import Died, Executor, local_executor
-from sim.experiment.files import StorageError, json_bytes
+from sim.experiment.executor import local_executor
+from sim.experiment.files import json_bytes
 from sim.experiment.finish import Finished, write_results
 from sim.experiment.journal import NAME as JOURNAL
-from sim.experiment.journal import Journal, Record, as_record, read_journal, write_journal
+from sim.experiment.journal import Record, as_record, read_journal, write_journal
 from sim.experiment.manifest import code_digest
-from sim.experiment.plan import WHOLE, Plan, Shard, make_plan, narrowed, place_of, preflight, size
+from sim.experiment.plan import WHOLE, Plan, Shard, make_plan, narrowed, place_of, preflight
+from sim.experiment.rounds import HowToRun, Progress, intact, outcome_of, run_rounds
 from sim.experiment.store import RunFolder, unfinished
-from sim.experiment.task import Outcome, Task, run_cell_arm
+from sim.experiment.task import Outcome, Task
 from sim.scenario.dump import dump_scenario, scenario_hash
 from sim.scenario.load import LoadedScenario, load_scenario
 from sim.scenario.schema import Scenario
-
-#: Called after every run with (finished, all, label of the run).
-Progress = Callable[[int, int, str], None]
-Workers = Callable[[], AbstractContextManager[Executor]]
 
 
 class Interrupted(KeyboardInterrupt):
@@ -43,23 +37,6 @@ class AllRunsFailedError(SimError):
     def __init__(self, first: Outcome) -> None:
         super().__init__(first.error)
         self.exit_code = first.exit_code
-
-
-@dataclass(frozen=True, slots=True)
-class HowToRun:
-    """Where and how an experiment runs; nothing of it changes a result.
-
-    Attributes:
-        workers: makes the executor; default: the processors of this machine.
-        shard: run only this part of the sweep.
-        resume: take up this unfinished folder.
-        allow_mixed: resume what another version of specsim began.
-    """
-
-    workers: Workers = local_executor
-    shard: Shard = WHOLE
-    resume: Path | None = None
-    allow_mixed: bool = False
 
 
 def run(
@@ -106,12 +83,13 @@ def run(
         header = _header(plan, loaded)
         done = _taken_up(folder, plan, header, how) if how.resume else {}
         _begin(folder, plan, loaded, header, fresh=not how.resume)
-        interrupted = _run_missing(folder, plan, done, how, progress)
+        plan, interrupted = run_rounds(folder, plan, done, how, progress)
         finished = Finished(plan, done, tuple(header["notes"]))
         if not any(outcome.row for outcome in done.values()):
             raise _nothing(done)
         write_results(folder, finished)
-        write_journal(folder.inside(JOURNAL), [header, *_records(folder, plan, done)])
+        folder.write("scenario.resolved.yaml", dump_scenario(plan.scenario).encode())
+        write_journal(folder.inside(JOURNAL), [_header(plan, loaded), *_records(folder, plan, done)])
         folder.write("timing.json", json_bytes(_timing(started, time.perf_counter() - clock, plan.tasks, done)))
     except BaseException:
         folder.leave()
@@ -196,66 +174,6 @@ def _taken_up(folder: RunFolder, plan: Plan, header: Record, how: HowToRun) -> d
     places = {place_of(task): index for index, task in enumerate(plan.tasks)}
     good = (record for record in records[1:] if record.get("run") in places and intact(folder, record))
     return {places[record["run"]]: outcome_of(record) for record in good}
-
-
-def outcome_of(record: Record) -> Outcome:
-    """The outcome that a journal's record tells of."""
-    return Outcome(record["row"], "", 0, record["context_tokens"], record["extrapolated"])
-
-
-def intact(folder: RunFolder, record: Record) -> bool:
-    """Whether the files of a journalled run are there and unchanged."""
-    try:
-        return all(
-            hashlib.sha256(folder.inside(f"{record['run']}/{name}").read_bytes()).hexdigest() == digest
-            for name, digest in record["files"].items()
-        )
-    except OSError:
-        return False
-
-
-def _run_missing(
-    folder: RunFolder, plan: Plan, done: dict[int, Outcome], how: HowToRun, progress: Progress | None
-) -> bool:
-    """Run every task that is not done, journal it, and add it to `done`; returns whether the user interrupted."""
-    order = sorted(set(range(len(plan.tasks))) - set(done), key=lambda index: (-size(plan.tasks[index].vary), index))
-    ordered = [plan.tasks[index] for index in order]
-    try:
-        with Journal(folder.inside(JOURNAL)) as journal, how.workers() as executor:
-            for position, result in executor.run(run_cell_arm, ordered):
-                outcome = Outcome(None, result.reason, 1) if isinstance(result, Died) else result
-                done[order[position]] = _keep(folder, journal, ordered[position], outcome)
-                if progress is not None:
-                    task = ordered[position]
-                    progress(len(done), len(plan.tasks), f"{task.arm} r{task.replicate}")
-    except KeyboardInterrupt:
-        for index in set(order) - set(done):  # an interrupt may come between a run's files and its record
-            shutil.rmtree(folder.inside(place_of(plan.tasks[index])), ignore_errors=True)
-        return True
-    return False
-
-
-def _keep(folder: RunFolder, journal: Journal, task: Task, outcome: Outcome) -> Outcome:
-    """Write a run's files, then say in the journal that it is done; returns it without the files."""
-    error = outcome.error.replace(f"{task.base_dir}/", "")
-    if outcome.exit_code == StorageError.exit_code:
-        raise StorageError(error)
-    if outcome.row is None:
-        return replace(outcome, error=error)
-    for name, data in outcome.files.items():
-        folder.write(f"{place_of(task)}/{name}", data, durable=False)
-    digests = {name: hashlib.sha256(data).hexdigest() for name, data in outcome.files.items()}
-    record = as_record(
-        {
-            "run": place_of(task),
-            "row": outcome.row,
-            "context_tokens": outcome.context_tokens,
-            "extrapolated": outcome.extrapolated,
-            "files": digests,
-        }
-    )
-    journal.append(record)
-    return replace(outcome, row=record["row"], files={})
 
 
 def _records(folder: RunFolder, plan: Plan, done: Mapping[int, Outcome]) -> list[Record]:

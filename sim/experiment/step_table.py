@@ -51,12 +51,14 @@ class StepTable:
     Attributes:
         arms: their names.
         method: vLLM's name of the method.
+        draft_count_varies: the text decides how many drafts are found; steps are priced as if all K were.
         arm_ks: every K that these arms use.
         rows: for context, batch, K, the last varying fastest.
     """
 
     arms: tuple[str, ...]
     method: str
+    draft_count_varies: bool
     arm_ks: tuple[int, ...]
     rows: tuple[StepRow, ...]
 
@@ -71,10 +73,15 @@ class Grid:
 
 
 def with_draft_tokens(setup: ArmSetup, num_draft_tokens: int, plain: ArmSetup) -> ArmSetup | None:
-    """The arm with another fixed K; plain decoding without a drafter for K = 0, None where K cannot be changed."""
-    config = setup.arm.speculative_config
+    """The arm with another fixed K; plain decoding without a drafter for K = 0.
+
+    None where K cannot be changed, or the acceptance says nothing of it.
+    """
+    config, acceptance = setup.arm.speculative_config, setup.arm.acceptance
     if num_draft_tokens == 0:
         return plain
+    if acceptance is not None and acceptance.missing_draft_tokens([num_draft_tokens]):
+        return None
     if not isinstance(config, ChainMethod):
         return setup if num_draft_tokens == config.max_draft_tokens else None
     changes = {"num_speculative_tokens": num_draft_tokens, "num_speculative_tokens_per_batch_size": None}
@@ -114,7 +121,8 @@ def _table(arms: Sequence[tuple[str, ArmSetup]], plain: ArmSetup, grid: Grid) ->
     setup = max((setup for _, setup in arms), key=lambda one: one.arm.speculative_config.max_draft_tokens)
     variants = [(k, variant) for k in ks if (variant := with_draft_tokens(setup, k, plain)) is not None]
     rows = tuple(_rows(variants, plain, grid))
-    return StepTable(tuple(name for name, _ in arms), setup.arm.speculative_config.method, used, rows)
+    method = setup.arm.speculative_config
+    return StepTable(tuple(name for name, _ in arms), method.method, method.draft_count_varies, used, rows)
 
 
 def _rows(variants: Iterable[tuple[int, ArmSetup]], plain: ArmSetup, grid: Grid) -> Iterator[StepRow]:

@@ -99,6 +99,8 @@ def _config(arm: ArmFacts) -> str:
         return "plain decoding"
     config = ", ".join(f"{key}: {printable(value)}" for key, value in arm.speculative_config.items())
     drafter = f"; drafts with {printable(arm.drafter)}" if arm.drafter else "; no network"
+    if arm.host_memory_bytes:
+        drafter += f", {arm.host_memory_bytes / 1e9:.2g} GB of host memory"
     return f"{{{config}}}{drafter}; {_slots(arm.memory.lookahead_tokens)} per request"
 
 

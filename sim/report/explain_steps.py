@@ -56,7 +56,7 @@ def _batch(row: StepRow) -> str:
 def _remarks(table: StepTable, rows: Sequence[StepRow]) -> Iterator[str]:
     if any(not row.fits for row in rows):
         yield "  * does not fit: KV pool or max_num_seqs hold fewer"
-    if table.method == "ngram":
+    if table.draft_count_varies:
         yield "  priced as if every step had K drafts; steps without a match are cheaper"
 
 

@@ -2,8 +2,9 @@
 
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from sim.report import crossings as be
 from sim.report.axis import Axis, Cell, Slice, say_value
@@ -50,7 +51,7 @@ def summary_text(run_dir: Path, colour: bool = False) -> str:
             lines.append(paint(clean(part.label), "bold"))
         lines += _sweep(results, results.axis, part, paint) if results.axis else _point(results, part.cells[0], paint)
         if results.axis:
-            lines += _break_even(results, results.axis, part)
+            lines += break_even_lines(results, results.axis, part)
     lines += [*_closed_form(results), *_acceptance(results), *_verification(results), *_notes(results)]
     return "\n".join(line.rstrip() for line in lines).rstrip() + "\n"
 
@@ -67,7 +68,7 @@ class _Paint:
 
 def _head(results: Results, paint: _Paint) -> Iterator[str]:
     yield f"{paint(_fit(results.name, 40), 'bold')}"
-    yield from _wrapped(_ascii(subtitle(results)), "")
+    yield from wrapped(_ascii(subtitle(results)), "")
     for profile in cost_profiles(results):
         error = float(str(profile.get("relative_error") or 0))
         words = "exact by definition" if error == 0 else f"step times +-{100 * error:.0f} % (one sigma)"
@@ -140,13 +141,14 @@ def _point(results: Results, cell: Cell, paint: _Paint) -> Iterator[str]:
         yield "Speed-up above 1 is better for rates and times alike."
 
 
-def _break_even(results: Results, axis: Axis, part: Slice) -> Iterator[str]:
+def break_even_lines(results: Results, axis: Axis, part: Slice) -> Iterator[str]:
+    """What every arm does by every objective along the axis: a heading per objective, a clause per arm."""
     for objective in be.objectives(results):
         yield f"Break-even, {metric_name(objective)}"
         for arm in results.challengers:
             found = be.entry(results, arm, objective, part)
             if found is not None:
-                yield from _wrapped(_ascii(_clause(results, axis, part, arm, objective, found)), "  ")
+                yield from wrapped(_ascii(_clause(results, axis, part, arm, objective, found)), "  ")
 
 
 def _clause(results: Results, axis: Axis, part: Slice, arm: str, objective: str, found: be.Found) -> str:
@@ -170,13 +172,13 @@ def _acceptance(results: Results) -> Iterator[str]:
             often = all_steps < 0.99 * verified  # n-gram, K tables, opted-out requests: many steps verify nothing
             parts.append(f"{clean(arm)} {verified:.2f}" + (f" ({all_steps:.2f} over all steps)" if often else ""))
     if parts:
-        yield from _wrapped("Tokens per verify step, bonus included: " + ", ".join(parts), "")
+        yield from wrapped("Tokens per verify step, bonus included: " + ", ".join(parts), "")
     use = [level.mean for c in results.done for a in results.arms if (level := results.level(c, a, "kv_usage_p99"))]
     lost = [level.mean for c in results.done for a in results.arms if (level := results.level(c, a, "preemptions"))]
     if use:
         yield _ascii(f"KV use p99 up to {percent(max(use))}; preemptions per run up to {number(max(lost or [0]))}")
     if cached := prefix_cache_line(results):
-        yield from _wrapped(_ascii(cached), "")
+        yield from wrapped(_ascii(cached), "")
 
 
 def _verification(results: Results) -> Iterator[str]:
@@ -185,7 +187,7 @@ def _verification(results: Results) -> Iterator[str]:
     for arm, (rule, lossless) in results.verification.items():
         groups.setdefault(verified(clean(rule), lossless), []).append(clean(arm))
     if groups:
-        yield from _wrapped(
+        yield from wrapped(
             "Verified by " + "; ".join(f"{rule}: {', '.join(arms)}" for rule, arms in groups.items()), ""
         )
 
@@ -197,8 +199,15 @@ def _mean_level(results: Results, arm: str, metric: str) -> float:
 
 def _closed_form(results: Results) -> Iterator[str]:
     """What the arithmetic says without prefill and queue, to hold the simulation against."""
+    text = closed_form_text(results.break_even.get("analytic") or {})
+    if text:
+        yield from wrapped(f"Closed form, decode only: {text}", "")
+
+
+def closed_form_text(documents: Mapping[str, Mapping[str, Any]]) -> str:
+    """The closed forms of all arms that have one, in one line; "" when none has."""
     parts = []
-    for arm, curve in (results.break_even.get("analytic") or {}).items():
+    for arm, curve in documents.items():
         if not curve["batch"]:
             continue
         turns = [
@@ -208,16 +217,16 @@ def _closed_form(results: Results) -> Iterator[str]:
         pays = "pays" if curve["status"] == "always" else "never pays"
         text = ", ".join(turns) or f"{pays} up to batch {curve['batch'][-1]}"
         parts.append(f"{clean(arm)} {curve['speedup'][0]:.2f}x at batch 1, {text}")
-    if parts:
-        yield from _wrapped("Closed form, decode only: " + "; ".join(parts), "")
+    return "; ".join(parts)
 
 
 def _notes(results: Results) -> Iterator[str]:
     for note in warnings_of(results):
-        yield from _wrapped(f"note: {_ascii(clean(note))}", "")
+        yield from wrapped(f"note: {_ascii(clean(note))}", "")
 
 
-def _wrapped(text: str, indent: str) -> list[str]:
+def wrapped(text: str, indent: str) -> list[str]:
+    """Lines of at most `WIDTH` columns; the first one begins at the indent, the others two columns further."""
     return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent + "  ") or [""]
 
 

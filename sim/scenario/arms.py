@@ -38,12 +38,22 @@ class Arm(Spec):
     verification: Annotated[VerificationRule, VERIFICATION] | None = None
 
     def located(self, base_dir: Path) -> Self:
-        """This arm with the files that its acceptance names taken from `base_dir`, and judged by its rule."""
-        if self.acceptance is None:
-            return self
-        classes = {name: model.located(base_dir).under(self.rule) for name, model in self.class_acceptance.items()}
-        acceptance = self.acceptance.located(base_dir).under(self.rule)
-        return self.model_copy(update={"acceptance": acceptance, "class_acceptance": classes})
+        """This arm with its files taken from `base_dir`, and its acceptance judged by its rule.
+
+        What its method drafts from tokens is what computed acceptance rests on.
+
+        Raises:
+            ScenarioError: the acceptance has to be computed from tokens, and the method does not draft from them.
+        """
+        method = self.speculative_config.located(base_dir)
+
+        def bound(model: AcceptanceModel) -> AcceptanceModel:
+            return model.located(base_dir).under(self.rule).drafted_by(method.proposer)
+
+        classes = {name: bound(model) for name, model in self.class_acceptance.items()}
+        acceptance = None if self.acceptance is None else bound(self.acceptance)
+        update = {"speculative_config": method, "acceptance": acceptance, "class_acceptance": classes}
+        return self.model_copy(update=update)
 
     @property
     def rule(self) -> VerificationRule:

@@ -55,10 +55,11 @@ class ArmSetup:
     what_if: WhatIf = AS_STATED
 
     def survival(self, num_draft_tokens: int) -> Floats:
-        """Unconditional acceptance rates of a step with so many drafts, shape (num_draft_tokens,)."""
+        """Unconditional acceptance rates of a step with so many drafts: as many as it can accept."""
         if not num_draft_tokens or self.arm.acceptance is None:
             return np.zeros(0)
-        return self.what_if.survival(self.arm.acceptance.survival(num_draft_tokens))
+        depth = min(num_draft_tokens, self.arm.speculative_config.max_accepted_tokens)
+        return self.what_if.survival(self.arm.acceptance.survival(depth))
 
     @property
     def scheduler_config(self) -> SchedulerConfig:
@@ -98,7 +99,7 @@ def set_up(scenario: Scenario, arm: str, base_dir: Path) -> ArmSetup:
         tensor_parallel_size=engine.tensor_parallel_size,
         drafter_tensor_parallel_size=method.drafter_tensor_parallel_size(engine.tensor_parallel_size),
         weight_dtype=scenario.model.weight_dtype,
-        drafter_weight_dtype="auto",
+        drafter_weight_dtype=scenario.model.weight_dtype if method.shares_target else "auto",
         kv_cache_dtype=scenario.model.kv_cache_dtype,
         block_size=engine.block_size,
         gpu_memory_utilization=engine.gpu_memory_utilization,
@@ -107,6 +108,7 @@ def set_up(scenario: Scenario, arm: str, base_dir: Path) -> ArmSetup:
         max_model_len=scenario.engine.max_model_len,
         num_gpu_blocks_override=engine.num_gpu_blocks_override,
         speculates=spec.speculates,
+        drafter_shares_target=method.shares_target,
         enable_expert_parallel=engine.enable_expert_parallel,
     )
     if scenario.engine.max_model_len is None:  # not stated: the model's own length, or what fits
@@ -115,7 +117,8 @@ def set_up(scenario: Scenario, arm: str, base_dir: Path) -> ArmSetup:
     limits = (resolved(engine.max_num_seqs), method.max_draft_tokens, resolved(engine.max_num_batched_tokens))
     deployment = replace(deployment, max_cudagraph_capture_size=largest_captured(*limits, gpu))
     what_if = scenario.what_if
-    cost = what_if.cost(scenario.cost_model.located(base_dir).bind(deployment))
+    cost = method.verification_cost(scenario.cost_model.located(base_dir).bind(deployment))
+    cost = what_if.cost(cost)
     drafter = what_if.drafter(method.bind(deployment, cost))
     return ArmSetup(engine, deployment, cost, drafter, spec, what_if)
 
@@ -140,12 +143,13 @@ def _overlay(
     other = model.tape(requests, k, streams)
     there = np.repeat(requests.class_id == class_id, requests.output_tokens)
     accepted = np.where(there, other.accepted, tape.accepted)
+    by_k = {n: np.where(there, other.at(n), tape.at(n)) for n in sorted({*tape.by_k, *other.by_k})}
     if tape.proposed is None and other.proposed is None:
-        return Tape(accepted)
+        return Tape(accepted, by_k=by_k)
     always = np.full(requests.num_positions, k, np.uint8)
     mine = always if tape.proposed is None else tape.proposed
     theirs = always if other.proposed is None else other.proposed
-    return Tape(accepted, np.where(there, theirs, mine))
+    return Tape(accepted, np.where(there, theirs, mine), by_k)
 
 
 def simulate(scenario: Scenario, arm: str, replicate: int, base_dir: Path, *, leap: bool = True) -> RunRecord:

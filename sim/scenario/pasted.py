@@ -152,7 +152,7 @@ def _infer_method(pasted: Pasted, path: Path, config: Node) -> None:
     if model is None or not isinstance(model.value, str):
         return
     name = model.value.lower()
-    words = {"eagle3": "eagle3", "eagle": "eagle", "ngram": "ngram", "mtp": "mtp"}
+    words = {"eagle3": "eagle3", "eagle": "eagle", "dflash": "dflash", "ngram": "ngram", "mtp": "mtp"}
     guess = next((kind for word, kind in words.items() if word in name), "draft_model")
     pasted.note((*path, "model"), f"no method given: taken as {guess}, as vLLM does")
     pasted.replace((*path, "method"), Node(guess, model.mark, model.key_mark))

@@ -117,10 +117,19 @@ class Breakeven(Spec):
     Attributes:
         objectives: metrics to compare with the baseline.
         confidence: level of the paired intervals.
+        min_gain: speed-up that counts as paying: 1.1 asks where the arm is 10 % better.
+        half_width: `specsim breakeven` adds replicates until every crossing's interval is this narrow, relative to it.
+        tolerance: it adds points until a crossing is bracketed this closely.
+        max_replicates, max_points: where it stops all the same.
     """
 
     objectives: Annotated[Seq[Objective], Field(min_length=1)] = ("output_throughput", "mean_tpot_ms")
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
+    min_gain: Annotated[float, Field(gt=0, le=100)] = 1.0
+    half_width: Annotated[float, Field(gt=0, le=10)] = 0.15
+    tolerance: Annotated[float, Field(gt=0, le=10)] = 0.1
+    max_replicates: Annotated[PositiveCount, Field(le=10_000)] = 10
+    max_points: Annotated[PositiveCount, Field(le=1000)] = 24
 
 
 class Sweep(Spec):

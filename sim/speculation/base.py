@@ -5,13 +5,15 @@ no tokens and costs nothing.
 """
 
 from pathlib import Path
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol, Self
 
 from sim.cost.base import BoundCost, ForwardPass
 from sim.deployment import Deployment
 from sim.draft_length.base import DraftLength
 from sim.models.model import Model
+from sim.proposers.base import Proposer
 from sim.spec import Family, Spec
+from sim.speculation.facts import MethodFacts
 
 
 class DraftWork(NamedTuple):
@@ -45,10 +47,29 @@ class SpeculationMethod(Spec):
     `bind` needs the deployment because a drafter's passes are priced on the same GPUs.
     """
 
+    #: What docs/methods.md says beside what it computes; None only for methods that draft nothing.
+    facts: ClassVar[MethodFacts | None] = None
+    #: The network that drafts is part of the target: no weights and no KV of its own.
+    shares_target: ClassVar[bool] = False
     #: Whether drafts are drawn from a distribution q that a verification rule can look at; look-ups have none.
     drafts_have_probabilities: ClassVar[bool] = True
+    #: Drafts are made on the CPU, so the next step cannot be scheduled before this one is done.
+    drafts_on_cpu: ClassVar[bool] = False
+    #: How many drafts a step finds depends on the text, so that closed forms do not hold.
+    draft_count_varies: ClassVar[bool] = False
+    #: Keys of the look-up: they act where acceptance is computed from tokens (`stream_replay`).
+    lookup_keys: ClassVar[tuple[str, ...]] = ()
 
     method: str
+
+    def located(self, base_dir: Path) -> Self:
+        """This config with relative names of data files taken from `base_dir`; itself when it names none."""
+        return self
+
+    @property
+    def proposer(self) -> Proposer | None:
+        """The rule that drafts from tokens; None when a network drafts, or nothing does."""
+        return None
 
     @property
     def max_draft_tokens(self) -> int:
@@ -78,6 +99,15 @@ class SpeculationMethod(Spec):
         """The rule that picks K for the next step."""
         raise NotImplementedError
 
+    @property
+    def needs_equal_vocabulary(self) -> bool:
+        """Whether drafts are token ids of the drafter's own vocabulary, which must then be the target's."""
+        return False
+
+    def num_draft_passes(self, num_draft_tokens: int) -> int:
+        """Passes of the drafter's network for this many drafts."""
+        return 0
+
     def drafter_tensor_parallel_size(self, tensor_parallel_size: int) -> int:
         """GPUs the drafter is sharded over, given the target's; the target's unless the config says otherwise."""
         return tensor_parallel_size
@@ -90,6 +120,14 @@ class SpeculationMethod(Spec):
             base_dir: folder that relative `config.json` paths start from.
         """
         raise NotImplementedError
+
+    def host_memory_bytes(self, mean_output_tokens: float) -> float:
+        """Memory of the host, not of the GPU, that drafting needs when outputs have this mean length."""
+        return 0.0
+
+    def verification_cost(self, cost: BoundCost) -> BoundCost:
+        """The prices under this method; other than `cost` only where verification reuses what drafting computed."""
+        return cost
 
     def bind(self, deployment: Deployment, cost: BoundCost) -> Drafter:
         """Price this drafter on the deployment."""

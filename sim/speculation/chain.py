@@ -1,18 +1,18 @@
-"""What all chain methods share: K in vLLM's spelling, and the cost of K sequential passes of a small network."""
+"""What chain methods share: K in vLLM's spelling, and a network that drafts in K passes or in one."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from sim.cost.base import NO_ATTENTION, AttentionLoad, BoundCost, ForwardPass
+from sim.cost.base import BoundCost
 from sim.deployment import Deployment
 from sim.draft_length.base import DraftLength
 from sim.draft_length.batch_table import BatchRange, BatchTable, check_ranges
 from sim.draft_length.fixed import Fixed
 from sim.models.model import Model
-from sim.speculation.base import Drafter, DraftWork, SpeculationMethod
+from sim.speculation.base import Drafter, SpeculationMethod
+from sim.speculation.drafters import AutoregressiveDrafter, ParallelDrafter
 from sim.units import PositiveCount
 
 
@@ -63,9 +63,24 @@ class ChainMethod(SpeculationMethod):
 
 
 class AutoregressiveMethod(ChainMethod):
-    """A chain drafted by a network: one pass over all that the target just did, then K - 1 passes of one token."""
+    """A chain drafted by a network of its own: one pass over all that the target just did, then K - 1 of one token.
+
+    Attributes:
+        new_slots: see `AutoregressiveDrafter`.
+    """
+
+    new_slots: ClassVar[int] = 0
 
     draft_tensor_parallel_size: PositiveCount | None = None
+
+    @property
+    def drafts_in_parallel(self) -> bool:
+        """Whether one pass drafts all tokens."""
+        return False
+
+    def num_draft_passes(self, num_draft_tokens: int) -> int:
+        """K, or one pass; K = 0 still takes one, which keeps the drafter's KV in step."""
+        return 1 if self.drafts_in_parallel else max(1, num_draft_tokens)
 
     def drafter_tensor_parallel_size(self, tensor_parallel_size: int) -> int:
         """`draft_tensor_parallel_size`, which vLLM allows to be 1 or the target's."""
@@ -73,40 +88,9 @@ class AutoregressiveMethod(ChainMethod):
 
     def bind(self, deployment: Deployment, cost: BoundCost) -> Drafter:
         """Price the passes on the deployment."""
-        return AutoregressiveDrafter(cost)
+        rhythm = ParallelDrafter if self.drafts_in_parallel else AutoregressiveDrafter
+        return rhythm(cost, self.new_slots)
 
     def drafter_model(self, target: Model, base_dir: Path) -> Model:
         """Shape of the drafting network."""
         raise NotImplementedError
-
-
-@dataclass(frozen=True, slots=True)
-class AutoregressiveDrafter:
-    """K sequential passes of the drafter's network (vLLM `v1/spec_decode/eagle.py`, `draft_model.py`).
-
-    The first pass takes in every token of the target's pass, prompt chunks and rejected drafts included, which keeps
-    the drafter's KV in step; it runs even for K = 0. The others have one token per drafting request.
-    """
-
-    cost: BoundCost
-
-    def draft_seconds(self, work: DraftWork) -> float:
-        """Time of all drafter passes of one step; 0 when the target's pass is empty."""
-        if not work.target.num_tokens:
-            return 0.0
-        num_seqs, num_tokens, _, _, decode, extend = work.target
-        rows = work.num_seqs if work.num_draft_tokens else 0
-        first = ForwardPass(num_seqs, num_tokens, rows, 0, decode, extend)
-        seconds = self.cost.draft_pass_seconds(first)
-        more = work.num_draft_tokens - 1
-        if more > 0 and work.num_seqs:
-            seconds += more * self.cost.draft_pass_seconds(_mean_pass(work))
-        return seconds
-
-
-def _mean_pass(work: DraftWork) -> ForwardPass:
-    """The average of passes 2..K: contexts grow by one token per pass, and the price is all but linear in them."""
-    n = work.num_seqs
-    cached = work.kv_tokens + (n * work.num_draft_tokens) // 2
-    decode = AttentionLoad(n, n, cached + n, cached + n)
-    return ForwardPass(n, n, n, 0, decode, NO_ATTENTION)

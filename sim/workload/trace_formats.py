@@ -22,7 +22,7 @@ from sim.workload.trace_columns import (
     whole_numbers,
 )
 
-TraceFormat = Literal["auto", "azure", "mooncake", "csv"]
+TraceFormat = Literal["auto", "azure", "mooncake", "csv", "streams"]
 
 #: Header of each CSV format: time, prompt tokens, output tokens (any order, any case).
 CSV_HEADERS = {

@@ -7,6 +7,7 @@ from typing import Annotated, Any, NamedTuple, Self
 import numpy as np
 from pydantic import Field, StringConstraints, ValidationInfo, field_validator, model_validator
 
+from sim.errors import ScenarioError
 from sim.rng import Streams
 from sim.spec import Seq, Spec
 from sim.units import PositiveCount
@@ -198,8 +199,15 @@ class Workload(Spec):
         )
 
     def load_trace(self, base_dir: Path) -> Trace | None:
-        """The trace window, or None without a trace; see `TraceSource.load`."""
-        return None if self.trace is None else self.trace.load(base_dir)
+        """The trace window, or None without a trace; see `TraceSource.load`.
+
+        Raises:
+            ScenarioError: the trace cannot be read, or arrivals are of kind `trace` and it has no times.
+        """
+        trace = None if self.trace is None else self.trace.load(base_dir)
+        if trace is not None and self.arrivals.needs_trace and not trace.timed:
+            raise ScenarioError("token streams have no arrival times; allowed: closed, poisson or gamma")
+        return trace
 
     @property
     def takes_block_hashes(self) -> bool:

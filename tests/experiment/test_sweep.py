@@ -21,7 +21,8 @@ from sim.experiment.merge import merge
 from sim.experiment.plan import Shard
 from sim.experiment.remote import copy_to
 from sim.experiment.results import load
-from sim.experiment.run import HowToRun, begun, find_unfinished, run
+from sim.experiment.rounds import HowToRun
+from sim.experiment.run import begun, find_unfinished, run
 from sim.scenario.load import LoadedScenario, load_scenario
 
 Load = Callable[..., LoadedScenario]
@@ -52,7 +53,8 @@ sweep:
 DRIVER = """
 import sys
 from pathlib import Path
-from sim.experiment.run import HowToRun, find_unfinished, run
+from sim.experiment.rounds import HowToRun
+from sim.experiment.run import find_unfinished, run
 from sim.scenario.load import load_scenario
 def say(done, total, label):
     print(done, flush=True)

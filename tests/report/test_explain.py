@@ -161,3 +161,12 @@ def test_numbers_for_people() -> None:
 def test_alignment() -> None:
     assert list(columns([["a", "1"], ["bb", "22"]], indent=1, left=1)) == [" a    1", " bb  22"]
     assert list(labelled("long label", "text", 4)) == ["long label", "    text"]
+
+
+def test_memory_of_the_host_and_varying_drafts_are_told() -> None:
+    rest = {"method": "rest", "num_speculative_tokens": 3}
+    arms = {"plain": {}, "rest": {"speculative_config": rest, "acceptance": {"kind": "iid", "rate": 0.6}}}
+    text = " ".join(explanation_text(explained(arms=arms)).split())
+    assert "no network, 12 GB of host memory; 0 look-ahead slots" in text
+    assert "no closed form: the number of drafts depends on the text" in text
+    assert "priced as if every step had K drafts" in text

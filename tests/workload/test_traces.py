@@ -11,7 +11,11 @@ import pytest
 
 from sim.csv_table import MAX_PROBLEMS
 from sim.errors import ScenarioError
+from sim.rng import Streams
+from sim.workload.arrivals.closed import ClosedLoop
+from sim.workload.arrivals.trace import TraceReplay
 from sim.workload.traces import Trace, TraceSource, find_trace, load_file, shipped_traces
+from sim.workload.workload import Workload
 
 OWN = "arrival_s,input_tokens,output_tokens\n0.5,374,44\n1.25,396,109\n4.542,879,55\n"
 AZURE = (
@@ -315,3 +319,34 @@ def test_mutated_files_give_a_trace_or_named_problems(tmp_path: Path, seed: int)
             assert (np.diff(trace.arrival_ns) >= 0).all()
     assert len(refused) > 100
     assert all(problem.where.startswith(str(tmp_path)) for error in refused for problem in error.problems)
+
+
+STREAMS = (
+    '{"prompt_token_ids": [1, 2], "output_token_ids": [3]}\n{"prompt_token_ids": [4], "output_token_ids": [5, 6]}\n'
+)
+
+
+@pytest.mark.parametrize("trace_format", ["auto", "streams"])
+def test_token_streams_give_lengths_but_no_times(tmp_path: Path, trace_format: str) -> None:
+    trace = load(tmp_path, STREAMS, trace_format=trace_format)
+    assert columns(trace) == [[0, 0], [2, 1], [1, 2]]
+    assert not trace.timed
+    assert len(trace.sha256) == 64
+
+
+def test_windows_in_time_need_times(tmp_path: Path) -> None:
+    (tmp_path / "s.jsonl").write_text(STREAMS)
+    assert len(TraceSource(path="s.jsonl", max_requests=1).load(tmp_path)) == 1
+    for option in ({"start_s": 1.0}, {"duration_s": 1.0}, {"tick_s": 0.0}):
+        with pytest.raises(ScenarioError, match="use max_requests"):
+            TraceSource(path="s.jsonl", **option).load(tmp_path)
+
+
+def test_arrivals_cannot_come_from_token_streams(tmp_path: Path) -> None:
+    (tmp_path / "s.jsonl").write_text(STREAMS)
+    workload = Workload(trace=TraceSource(path="s.jsonl"), arrivals=TraceReplay())
+    with pytest.raises(ScenarioError, match="no arrival times"):
+        workload.requests(Streams(0), tmp_path)
+    rows = Workload(trace=TraceSource(path="s.jsonl"), arrivals=ClosedLoop(max_concurrency=1), num_requests=2)
+    found = rows.requests(Streams(0), tmp_path)
+    assert sorted(zip(found.prompt_tokens.tolist(), found.output_tokens.tolist(), strict=True)) == [(1, 2), (2, 1)]

@@ -1,0 +1,128 @@
+"""What a break-even is looked for along: named axes, and a first sweep over each."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sim.errors import ScenarioError
+from sim.experiment.answers import closed_forms
+from sim.scenario.dump import plain_data
+from sim.scenario.load import LoadedScenario, load_mapping
+
+CONCURRENCY, REQUEST_RATE = "workload.arrivals.max_concurrency", "workload.arrivals.request_rate"
+#: Requests of an open-loop point: enough for a mean, few enough to answer at once. The scenario's own number wins.
+OPEN_LOOP_REQUESTS = 2000
+#: Points of a first sweep per factor of two, at least and at most.
+FEWEST, MOST = 5, 10
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Something to vary.
+
+    Attributes:
+        name: as on the command line.
+        key: the dotted key; `{arm}` stands for an arm.
+        low, high: default range; None where the scenario has to say.
+        whole: whole numbers only.
+        needs: sections to replace first, so that the key exists.
+    """
+
+    name: str
+    key: str
+    low: float | None
+    high: float | None
+    whole: bool
+    needs: Mapping[str, Mapping[str, Any]]
+
+
+AXES = {
+    axis.name: axis
+    for axis in (
+        Axis("concurrency", CONCURRENCY, 1, 256, True, {"arrivals": {"kind": "closed"}}),
+        Axis("request_rate", REQUEST_RATE, None, None, False, {"arrivals": {"kind": "poisson"}}),
+        Axis("context", "workload.prompt_tokens.value", 128, 16384, True, {"prompt_tokens": {"kind": "fixed"}}),
+        Axis("output_length", "workload.output_tokens.value", 16, 2048, True, {"output_tokens": {"kind": "fixed"}}),
+        Axis("k", "arms.{arm}.speculative_config.num_speculative_tokens", 1, 8, True, {}),
+        Axis("acceptance", "what_if.acceptance", 0.5, 1.3, False, {}),
+        Axis("draft_time", "what_if.draft_time", 0.25, 8, False, {}),
+        Axis("verify_time", "what_if.verify_time", 0.7, 1.5, False, {}),
+    )
+}
+
+
+def axis_of(name: str) -> Axis:
+    """The axis of this name, or the field with this dotted key.
+
+    Raises:
+        ScenarioError: neither.
+    """
+    if name in AXES:
+        return AXES[name]
+    if "." not in name:
+        raise ScenarioError(f"no such axis: {name!r}; allowed: {', '.join(AXES)}, or the dotted key of a field")
+    return Axis(name, name, None, None, False, {})
+
+
+def first_sweep(
+    loaded: LoadedScenario, axis: Axis, limits: tuple[float, float] | None, settings: Mapping[str, Any]
+) -> LoadedScenario:
+    """The scenario with only this axis varied: evenly on a log scale, and where the closed forms cross.
+
+    Args:
+        loaded: the question.
+        axis: what to vary.
+        limits: range; None takes the axis' own.
+        settings: `sweep.breakeven` and other keys of `sweep` to set.
+
+    Raises:
+        ScenarioError: no range, or the field cannot be varied so.
+    """
+    low, high = limits if limits is not None else (axis.low, axis.high)
+    if low is None or high is None:
+        raise ScenarioError(f"{axis.name}: no range is known; state --range LOW:HIGH")
+    if not 0 < low < high:
+        raise ScenarioError(f"--range {low:g}:{high:g}; allowed: 0 < LOW < HIGH")
+    data = plain_data(loaded.scenario)
+    for section, value in axis.needs.items():
+        if data["workload"][section]["kind"] != value["kind"]:
+            data["workload"][section] = dict(value) | {axis.key.rpartition(".")[2]: high}
+    if axis.key == REQUEST_RATE and data["workload"]["num_requests"] is None:
+        data["workload"]["num_requests"] = OPEN_LOOP_REQUESTS
+    values = spread(low, high, axis.whole)
+    if axis.key == CONCURRENCY:
+        values = sorted({*values, *_closed_form_crossings(loaded, low, high)})
+    data["sweep"] = data["sweep"] | dict(settings) | {"vary": {_key(axis, data): values}, "combine": "grid"}
+    found = load_mapping(data, loaded.base_dir)
+    return LoadedScenario(found.scenario, found.base_dir, loaded.source_text, (*loaded.notes, *found.notes))
+
+
+def _key(axis: Axis, data: Mapping[str, Any]) -> str:
+    """The axis' key with `{arm}` filled in: there must be one speculative arm."""
+    if "{arm}" not in axis.key:
+        return axis.key
+    arms = [name for name in data["arms"] if name != data["baseline"]]
+    if len(arms) != 1:
+        raise ScenarioError(f"{axis.name} belongs to one arm; choose it with --arms, one of {', '.join(arms)}")
+    return axis.key.format(arm=arms[0])
+
+
+def spread(low: float, high: float, whole: bool) -> list[float] | list[int]:
+    """About a point per factor of two, evenly on a log scale, both ends included."""
+    count = int(np.clip(np.ceil(np.log2(high / low)) + 1, FEWEST, MOST))
+    points = np.geomspace(low, high, count)
+    if whole:
+        return sorted({round(value) for value in points.tolist()})
+    return [float(f"{value:.4g}") for value in points.tolist()]
+
+
+def _closed_form_crossings(loaded: LoadedScenario, low: float, high: float) -> list[int]:
+    """Whole concurrencies next to where the closed forms cross: a good first guess, and never a worse one."""
+    scenario = loaded.scenario
+    facts = scenario.workload.facts(loaded.base_dir)
+    context = round(facts.mean_prompt_tokens + facts.mean_output_tokens / 2)
+    _, curves = closed_forms(scenario, loaded.base_dir, context)
+    found = [round(crossing.value) for curve in curves.values() for crossing in curve.crossings]
+    return sorted({value for value in found if low < value < high})

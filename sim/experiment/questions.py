@@ -1,0 +1,107 @@
+"""The three questions "up to where does it pay": at equal step batch, equal concurrency and equal request rate.
+
+They differ because the arms run at different batch sizes when load is held equal in another way
+(docs/background/statistics.md, "Three questions").
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sim.experiment.answers import closed_forms
+from sim.experiment.axes import AXES, Axis, first_sweep
+from sim.experiment.results import load
+from sim.experiment.rounds import HowToRun, Progress, Workers
+from sim.experiment.run import run
+from sim.experiment.search import refine
+from sim.scenario.defaults import OPEN_LOOP_OBJECTIVES
+from sim.scenario.load import LoadedScenario
+
+Json = dict[str, Any]
+
+#: Share of the plain arm's capacity up to which request rates are tried; beyond it queues only grow.
+RATE_RANGE = (0.1, 0.95)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one search found: where its results lie, and its `breakeven.json`."""
+
+    axis: str
+    run_dir: Path
+    document: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """How to search.
+
+    Attributes:
+        out_dir: where results folders are made.
+        settings: keys of `sweep.breakeven` that the user stated.
+        replicates: of the first round; None = the scenario's.
+        workers: makes the executor.
+        progress: called after every run.
+    """
+
+    out_dir: Path
+    settings: Mapping[str, Any]
+    replicates: int | None
+    workers: Workers
+    progress: Progress | None
+
+
+def search(loaded: LoadedScenario, axis: Axis, limits: tuple[float, float] | None, how: Search) -> Answer:
+    """Look for break-even points along one axis.
+
+    Raises:
+        ScenarioError: the axis does not fit the scenario.
+        ResultsError, StorageError, Interrupted: as `run`.
+    """
+    scenario = loaded.scenario
+    spec = scenario.sweep.breakeven.model_dump() if scenario.sweep.breakeven is not None else {}
+    if axis.name == "request_rate" and "objectives" not in how.settings:
+        spec["objectives"] = OPEN_LOOP_OBJECTIVES
+    sweep: Json = {"breakeven": spec | dict(how.settings)}
+    sweep |= {} if how.replicates is None else {"replicates": how.replicates}
+    begun = first_sweep(loaded, axis, limits, sweep)
+    run_dir = run(begun, how.out_dir, progress=how.progress, how=HowToRun(how.workers, refine))
+    return Answer(axis.name, run_dir, load(run_dir).breakeven())
+
+
+def rate_range(closed: Answer) -> tuple[float, float]:
+    """Request rates worth trying, from the baseline's highest throughput in a closed loop."""
+    experiment = load(closed.run_dir)
+    rows = experiment.document()["summary"]
+    baseline = [float(row["request_throughput"]) for row in rows if row["is_baseline"]]
+    low, high = RATE_RANGE
+    return float(f"{low * max(baseline):.3g}"), float(f"{high * max(baseline):.3g}")
+
+
+def equal_batch(loaded: LoadedScenario) -> Json:
+    """The closed forms at the mean context of the workload: no queue, no prefill, no simulation."""
+    facts = loaded.scenario.workload.facts(loaded.base_dir)
+    context = round(facts.mean_prompt_tokens + facts.mean_output_tokens / 2)
+    documents, _ = closed_forms(loaded.scenario, loaded.base_dir, context)
+    return documents
+
+
+def all_questions(loaded: LoadedScenario, limits: tuple[float, float] | None, how: Search) -> tuple[Json, list[Answer]]:
+    """Equal step batch, equal concurrency, equal request rate.
+
+    Args:
+        loaded: the question.
+        limits: range of concurrencies.
+        how: how to search; stated objectives hold for the closed loop.
+
+    Returns:
+        The closed forms by arm, and the answers of the two searches.
+    """
+    closed = search(loaded, AXES["concurrency"], limits, how)
+    settings = {key: value for key, value in how.settings.items() if key != "objectives"}
+    latencies: Sequence[str] = [name for name in how.settings.get("objectives", ()) if name.endswith("_ms")]
+    settings |= {"objectives": latencies} if latencies else {}
+    open_how = Search(how.out_dir, settings, how.replicates, how.workers, how.progress)
+    opened = search(loaded, AXES["request_rate"], rate_range(closed), open_how)
+    return equal_batch(loaded), [closed, opened]

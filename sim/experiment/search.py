@@ -1,0 +1,116 @@
+"""Where to look next for break-even points: more operating points around a crossing, or more replicates.
+
+A search is an experiment in rounds. Every round is an ordinary sweep; what comes out is the results folder of a sweep
+over the points that were found worth running, which `specsim run` on its resolved scenario writes again. A decision
+depends on results alone, so an interrupted search goes on as it would have.
+"""
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from sim.experiment.break_even import Point, Question, slices, speedup_curve
+from sim.experiment.compare import Runs
+from sim.experiment.curve import FoundCrossing, Verdict, judge
+from sim.experiment.plan import Plan
+from sim.scenario.schema import Breakeven, Scenario
+
+#: Replicates are added in steps of about this share of those there are.
+GROWTH = 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a round leaves to be wished: new values of the axis, and how many replicates are enough."""
+
+    points: frozenset[float]
+    replicates: int
+
+
+def refine(plan: Plan, runs: Runs) -> Scenario | None:
+    """The next round of a search along the first varied field, or None when every answer is as sharp as asked for.
+
+    Args:
+        plan: the round that was run.
+        runs: everything known.
+    """
+    scenario = plan.scenario
+    spec = scenario.sweep.breakeven or Breakeven()
+    axis, values = next(iter(scenario.sweep.vary.items()))
+    whole = all(isinstance(value, int) for value in values)
+    wanted = [_wanted(*answer, spec, scenario.sweep.replicates, whole) for answer in _answers(plan, runs, spec, axis)]
+    room = max(0, spec.max_points - len(values))
+    new = sorted(set().union(*(one.points for one in wanted)) - set(map(float, values)))[:room]
+    replicates = max((one.replicates for one in wanted), default=0)
+    if not new:
+        replicates = min(spec.max_replicates, replicates)
+        return _with(scenario, axis, values, replicates) if replicates > scenario.sweep.replicates else None
+    points = sorted([*values, *(int(value) if whole else value for value in new)])
+    return _with(scenario, axis, points, scenario.sweep.replicates)
+
+
+def _with(scenario: Scenario, axis: str, values: Sequence[object], replicates: int) -> Scenario:
+    vary = {**scenario.sweep.vary, axis: tuple(values)}
+    sweep = scenario.sweep.model_copy(update={"vary": vary, "replicates": replicates})
+    return scenario.model_copy(update={"sweep": sweep})
+
+
+def _answers(plan: Plan, runs: Runs, spec: Breakeven, axis: str) -> Iterator[tuple[list[Point], Verdict]]:
+    """What is known so far of every arm and objective."""
+    scenario = plan.scenario
+    question = Question(axis, spec.objectives, spec.confidence, scenario.baseline, spec.min_gain)
+    cells = [(cell.cell_id, cell.vary) for cell in plan.cells]
+    for _, points in slices(cells, axis):
+        for arm, objective in itertools.product(scenario.arms, spec.objectives):
+            if arm != scenario.baseline:
+                used, curve = speedup_curve(runs, points, arm, objective, question)
+                if curve is not None:
+                    yield used, judge(curve, spec.confidence)
+
+
+def _wanted(points: Sequence[Point], verdict: Verdict, spec: Breakeven, replicates: int, whole: bool) -> Wanted:
+    x = [point.x for point in points]
+    new: set[float] = set()
+    enough = replicates
+    for crossing in verdict.crossings:
+        found = _point_within(crossing, x, spec.tolerance, whole)
+        if found is not None:
+            new.add(found)
+        elif _half_width(crossing) > spec.half_width:
+            enough = max(enough, _more(replicates, _half_width(crossing) / spec.half_width))
+    if verdict.status == "indeterminate":
+        enough = max(enough, _more(replicates, math.inf))
+    return Wanted(frozenset(new), enough)
+
+
+def _half_width(crossing: FoundCrossing) -> float:
+    return (crossing.ci_high - crossing.ci_low) / (2.0 * crossing.value)
+
+
+def _more(replicates: int, ratio: float) -> int:
+    """Replicates for an interval narrower by `ratio`, but no more than one step ahead: variances are only estimates."""
+    return min(math.ceil(replicates * ratio**2) if ratio < 10 else 1_000_000, math.ceil(replicates * (1 + GROWTH)))
+
+
+def _point_within(crossing: FoundCrossing, x: Iterable[float], tolerance: float, whole: bool) -> float | None:
+    """A new value in the widest gap of the bracket that the crossing's interval touches; None when all are narrow.
+
+    The estimate itself is the first choice: linear interpolation is nearly right after one step.
+    """
+    low, high = crossing.bracket
+    inside = [value for value in x if low <= value <= high]
+    gaps = [
+        (math.log(b / a), a, b)
+        for a, b in itertools.pairwise(inside)
+        if b / a > 1.0 + tolerance and (not whole or b - a > 1) and a < crossing.ci_high and b > crossing.ci_low
+    ]
+    if not gaps:
+        return None
+    _, a, b = max(gaps)
+    middle = math.sqrt(a * b)
+    near_end = math.sqrt(1.0 + tolerance)
+    place = crossing.value if a * near_end < crossing.value < b / near_end else middle
+    if whole:
+        return float(min(max(round(place), a + 1), b - 1))
+    return float(f"{place:.4g}")
