@@ -55,6 +55,7 @@ class Epoch:
         self._new_k: int | None = None
         self._quiet: StepFacts | None = None
         self.ended: list[Walker] = []
+        scheduler.cache.progress = self._progress
         for entry in scheduler.take_running():
             self._register(self._scheduler.track.walk(entry, first_step, k, fresh=0))
 
@@ -74,11 +75,14 @@ class Epoch:
             tokens = min(self._partial.lag, budget)
             held = self._blocks_of_chunk(self._partial, tokens)
             needed += held - self._partial.blocks
-            chunks = [(self._partial._replace(blocks=held), tokens)]
+            settled = self._partial.known - self._partial.lag + tokens
+            chunks = [(self._partial._replace(blocks=held, settled=settled), tokens)]
             budget -= tokens
         if self._new_k is not None or needed > scheduler.pool.free or budget < 0 or (chunks and tokens < 1):
             return None
         scheduler.pool.take(needed)
+        if chunks:
+            scheduler.cache.fill(chunks[0][0].row, chunks[0][0].settled)
         admitted = self._admit(budget, bool(self._walkers or chunks)) if scheduler.waiting.queue else []
         if admitted or chunks:
             return self._describe(chunks + admitted, [entry.row for entry, _ in admitted])
@@ -101,13 +105,15 @@ class Epoch:
                 self._register(walker)
         self._joining = []
         for walker in done:
-            scheduler.pool.give_back(int(walker.blocks[-1]))
+            settled = walker.settled_before(step + 1)
+            scheduler.cache.leave(walker.entry.row, int(walker.blocks[-1]), settled)
             scheduler.waiting.leave(walker.entry.row, walker.entry.end)
         self.ended += done
         return [walker.entry.row for walker in done]
 
     def close(self, step: int) -> list[Walker]:
         """Write the running list back as it is before this engine step; returns the walkers cut short."""
+        self._scheduler.cache.progress = None
         walkers = list(self._walkers.values())
         entries = [walker.at(step) for walker in walkers]
         k = self._k if self._new_k is None else self._new_k
@@ -125,6 +131,11 @@ class Epoch:
             self._future = np.concatenate((self._future, np.zeros_like(self._future)))
         self._future[first + fresh : end] += loads[fresh:]
         self._count(entry, 1, entry.known + fresh)
+
+    def _progress(self, row: int) -> int | None:
+        """Final tokens of a decoding request, as the step being scheduled sees them."""
+        walker = self._walkers.get(row)
+        return None if walker is None else walker.at(self._step).known
 
     def _count(self, entry: Entry, one: int, known: int) -> None:
         """A request joins (`one` = 1) or leaves (-1) the walkers with this many known tokens."""

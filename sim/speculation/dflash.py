@@ -60,6 +60,11 @@ class DFlash(NetworkMethod):
     target_states: Annotated[int, Field(ge=1, le=64)] = 5
 
     @property
+    def use_eagle(self) -> bool:
+        """Always: it reads the target's hidden states (vLLM counts `dflash` among `EagleModelTypes`)."""
+        return True
+
+    @property
     def lookahead_tokens(self) -> int:
         """K + 1: the token just sampled is a query too (vLLM `VllmConfig.num_lookahead_tokens`)."""
         return self.num_speculative_tokens + 1
