@@ -27,6 +27,8 @@ from sim.acceptance.spread import BetaSpread, LogitNormalSpread
 from sim.cli.theory import theory
 from sim.cost.base import COST_MODELS, Host
 from sim.cost.linear import Line
+from sim.draft_length.base import DRAFT_LENGTH
+from sim.draft_length.ema import Slot
 from sim.scenario.arms import Arm
 from sim.scenario.engine import ONLY_VALUE, EngineArgs
 from sim.scenario.pasted import SPECULATIVE_NO_EFFECT
@@ -117,8 +119,10 @@ and TensorRT-LLM's `medusa_choices` are understood in `speculative_config`. See
 #: Defaults that depend on the rest of the scenario, and types that the schema says less well.
 DEFAULTS = {"Scenario.cost_model": "`{kind: roofline}`", "Scenario.baseline": "see meaning"}
 DEFAULTS |= {"Workload.arrivals": "`{kind: closed, max_concurrency: 64}`", "Scenario.workload": "its defaults"}
+DEFAULTS |= {"Ema.slots": "SGLang's"}
 DEFAULTS |= {"Sweep.vary": "see [below](#sweepvary)", "Sweep.breakeven": "see meaning"}
 KINDS = {"num_speculative_tokens_per_batch_size": "list of [first, last, K] or null"}
+KINDS |= {"draft_len_schedule": "list of [largest batch, K] or null"}
 KINDS |= {"request_rate": "rate (/s)", "ramp_s": "duration (s)"}
 
 
@@ -134,6 +138,8 @@ def render() -> str:
         "## arms", table(Arm),
         "## speculative_config", words(SPECULATION), *kinds(SPECULATION), *speculation_remarks(),
         "### speculative_config.tree", TREES, *trees(),
+        "## draft_length", "How K is picked at run time ([more](../background/draft-length.md)).", words(DRAFT_LENGTH),
+        *kinds(DRAFT_LENGTH), "### slots (ema)", table(Slot),
         "## acceptance", words(ACCEPTANCE), *kinds(ACCEPTANCE),
         "### request_spread", words_of("kind", ["beta", "logit_normal"]),
         f"`beta`: {summary(BetaSpread)}", table(BetaSpread), f"`logit_normal`: {summary(LogitNormalSpread)}",

@@ -51,7 +51,7 @@ class DecodeStep:
 
 def decode_step(setup: ArmSetup, batch: int, context_tokens: int) -> DecodeStep:
     """Price a steady decode step of an arm, with the K that its rule picks for this batch."""
-    return decode_step_with(setup, batch, context_tokens, setup.arm.speculative_config.draft_length.choose(batch))
+    return decode_step_with(setup, batch, context_tokens, setup.draft_tokens(batch))
 
 
 def decode_step_with(setup: ArmSetup, batch: int, context_tokens: int, k: int) -> DecodeStep:
@@ -120,8 +120,7 @@ def speedup_and_band(arm: ArmSetup, baseline: ArmSetup, batch: int, context_toke
 
 def tokens_per_step(setup: ArmSetup, batch: int) -> float:
     """Expected tokens per step over long outputs, bonus included, for the K picked at this batch."""
-    k = setup.arm.speculative_config.draft_length.choose(batch)
-    return tokens_from_survival(setup.survival(k))
+    return tokens_from_survival(setup.survival(setup.draft_tokens(batch)))
 
 
 def _largest_batch(arm: ArmSetup, baseline: ArmSetup, context_tokens: int) -> tuple[int, bool]:
@@ -140,10 +139,9 @@ def requests_that_fit(setup: ArmSetup, context_tokens: int) -> int:
 
 def largest_scheduled(setup: ArmSetup) -> int:
     """Sequences that one step can take with all their drafts: `max_num_seqs`, or fewer where the token budget ends."""
-    choose = setup.arm.speculative_config.draft_length.choose
     budget = resolved(setup.engine.max_num_scheduled_tokens)
     batches = range(resolved(setup.engine.max_num_seqs), 0, -1)
-    return next((batch for batch in batches if batch * (1 + choose(batch)) <= budget), 1)
+    return next((batch for batch in batches if batch * (1 + setup.draft_tokens(batch)) <= budget), 1)
 
 
 def why_not(setup: ArmSetup) -> str:
@@ -154,6 +152,8 @@ def why_not(setup: ArmSetup) -> str:
         return "acceptance depends on the context"
     if setup.arm.speculative_config.draft_count_varies:
         return "the number of drafts depends on the text"
+    if setup.arm.k_rule.table(setup.arm.speculative_config.max_draft_tokens) is None:
+        return f"K follows from what happens in the run ({setup.arm.k_rule.kind})"
     return ""
 
 

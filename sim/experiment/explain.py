@@ -125,7 +125,9 @@ def demand_of(scenario: Scenario, base_dir: Path, max_model_len: int) -> Demand:
     output = np.clip(max_model_len - prompt, 0.0, table.output_tokens)
     total = max(float(output.sum()), 1.0)
     context = float((output * (prompt + (output - 1.0) / 2.0)).sum()) / total
-    return Demand(facts.num_requests, facts.mean_prompt_tokens, facts.mean_output_tokens, max(1, round(context)))
+    shared = 0.0 if table.prefixes is None else float(table.prefixes.tokens.sum() / prompt.sum())
+    means = (facts.mean_prompt_tokens, facts.mean_output_tokens, shared)
+    return Demand(facts.num_requests, *means, max(1, round(context)))
 
 
 def _cost(scenario: Scenario, setup: ArmSetup) -> Cost:
@@ -185,8 +187,13 @@ def _arm(
 
 
 def _without_drafts(setup: ArmSetup) -> tuple[tuple[int, int], ...]:
-    ranges = getattr(setup.arm.speculative_config, "num_speculative_tokens_per_batch_size", None) or ()
-    return tuple((first, last) for first, last, k in ranges if k == 0)
+    """Batch sizes (first, last) at which the arm's table says K = 0."""
+    table = setup.arm.k_rule.table(setup.arm.speculative_config.max_draft_tokens)
+    if table is None:
+        return ()
+    most = max(resolved(setup.engine.max_num_seqs), table.first[-1])
+    ends = [*(first - 1 for first in table.first[1:]), most]
+    return tuple((first, last) for first, last, k in zip(table.first, ends, table.k, strict=True) if k == 0)
 
 
 def _acceptance(setup: ArmSetup) -> tuple[Acceptance, ...]:

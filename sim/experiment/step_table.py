@@ -7,6 +7,7 @@ from sim.cost.base import OP_GROUPS
 from sim.cost.passes import verify_pass
 from sim.errors import ScenarioError
 from sim.experiment.analytic import decode_step, largest_scheduled, requests_that_fit, speedup_and_band, tokens_per_step
+from sim.experiment.regret import same_but_for_k
 from sim.scenario.build import ArmSetup
 from sim.speculation.chain import ChainMethod
 from sim.speculation.plain import Plain
@@ -88,7 +89,7 @@ def with_draft_tokens(setup: ArmSetup, num_draft_tokens: int, plain: ArmSetup) -
         return setup if num_draft_tokens == config.max_draft_tokens else None
     changes = {"num_speculative_tokens": num_draft_tokens, "num_speculative_tokens_per_batch_size": None}
     changed = config.model_copy(update=changes)
-    arm = setup.arm.model_copy(update={"speculative_config": changed})
+    arm = setup.arm.model_copy(update={"speculative_config": changed, "draft_length": None})
     return replace(setup, arm=arm, drafter=changed.bind(setup.deployment, setup.cost))
 
 
@@ -105,12 +106,10 @@ def _tree_may_shrink(setup: ArmSetup, num_draft_tokens: int) -> bool:
 
 
 def used_draft_tokens(setup: ArmSetup) -> tuple[int, ...]:
-    """Every K of an arm: one, or those of its batch-size table; 0 only for plain decoding."""
-    config = setup.arm.speculative_config
-    ranges = config.num_speculative_tokens_per_batch_size if isinstance(config, ChainMethod) else None
-    if ranges is None:
-        return (config.max_draft_tokens,)
-    return tuple(sorted({k for _, _, k in ranges if k}))
+    """Every K of an arm's table by batch size, else the largest; 0 only for plain decoding."""
+    most = setup.arm.speculative_config.max_draft_tokens
+    table = setup.arm.k_rule.table(most)
+    return (most,) if table is None else tuple(sorted({k for k in table.k if k})) or (most,)
 
 
 def step_tables(setups: dict[str, ArmSetup], plain: ArmSetup, grid: Grid) -> tuple[StepTable, ...]:
@@ -118,15 +117,9 @@ def step_tables(setups: dict[str, ArmSetup], plain: ArmSetup, grid: Grid) -> tup
     groups: dict[str, list[str]] = {}
     for name, setup in setups.items():
         if setup.arm.speculates:
-            groups.setdefault(_same_but_for_k(setup), []).append(name)
+            groups.setdefault(same_but_for_k(setup.arm), []).append(name)
     tables = [_table([(name, setups[name]) for name in names], plain, grid) for names in groups.values()]
     return tuple(tables) or (_table([(name, setups[name]) for name in setups], plain, grid),)
-
-
-def _same_but_for_k(setup: ArmSetup) -> str:
-    own = {"num_speculative_tokens", "num_speculative_tokens_per_batch_size"}
-    config = setup.arm.speculative_config.model_dump(mode="json", exclude=own)
-    return repr((config, setup.arm.acceptance, setup.arm.class_acceptance))
 
 
 def _table(arms: Sequence[tuple[str, ArmSetup]], plain: ArmSetup, grid: Grid) -> StepTable:

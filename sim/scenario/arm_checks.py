@@ -40,6 +40,36 @@ def _acceptance(context: Context) -> Iterator[Finding]:
             yield Finding(("arms", name, "acceptance"), message)
 
 
+@reads("arms", "engine")
+def _draft_length(context: Context) -> Iterator[Finding]:
+    for name, arm in context.scenario.arms.items():
+        if arm.draft_length is not None:
+            message = _wrong_rule(arm, context.scenario.engine.async_scheduling)
+            if message:
+                yield Finding(("arms", name, "draft_length"), message, at_key=True)
+            elif "at_zero" in arm.draft_length.model_fields_set and not arm.speculative_config.lookahead_tokens:
+                message = f"no effect: {arm.speculative_config.method} has no drafter that falls behind"
+                yield note(("arms", name, "draft_length", "at_zero"), message)
+
+
+def _wrong_rule(arm: Arm, async_scheduling: bool) -> str:
+    """Why an arm cannot have the K rule that it states; "" when it can."""
+    config, rule = arm.speculative_config, arm.draft_length
+    if rule is None:
+        return ""
+    if not arm.speculates:
+        return "has no effect: this arm does not speculate"
+    if config.draft_length.kind != "fixed":
+        return "contradicts speculative_config.num_speculative_tokens_per_batch_size; allowed: one of them"
+    if rule.needs_chain and config.max_accepted_tokens != config.max_draft_tokens:
+        return f"{rule.kind} needs drafts that form a chain; {config.method} drafts a tree"
+    if rule.needs_drafts and not config.drafts_have_probabilities:
+        return f"{rule.kind} looks at the drafter's probabilities, of which {config.method} has none"
+    if rule.needs_drafts and async_scheduling:
+        return f"{rule.kind} ends drafts while they are made, which engine.async_scheduling does not wait for; drop one"
+    return rule.wrong_for(config.max_draft_tokens)
+
+
 @reads("arms")
 def _acceptance_reaches_k(context: Context) -> Iterator[Finding]:
     for name, arm in context.scenario.arms.items():
@@ -108,8 +138,9 @@ def _acceptance_of_every_k(context: Context) -> Iterator[Finding]:
     """Kinds that know single K only have to know all that the arm's rule picks."""
     most = context.engine.max_num_seqs if context.engine else None
     for name, arm in context.scenario.arms.items():
-        rule = arm.speculative_config.draft_length
-        asked = sorted({rule.choose(num_seqs) for num_seqs in range(1, (most or MAX_NUM_SEQS) + 1)} - {0})
+        k = arm.speculative_config.max_draft_tokens
+        table, sizes = arm.k_rule.table(k), range(1, (most or MAX_NUM_SEQS) + 1)
+        asked = range(1, k + 1) if table is None else sorted({table.at(num_seqs) for num_seqs in sizes} - {0})
         for path, model in _acceptance_models(name, arm):
             missing = ", ".join(map(str, model.missing_draft_tokens(asked)))
             if missing:

@@ -10,17 +10,20 @@ from sim.acceptance.base import Floats, Tape
 from sim.cost.base import BoundCost
 from sim.cost.padding import largest_captured
 from sim.deployment import Deployment, plan_deployment
+from sim.draft_length.base import Rule
 from sim.errors import InvariantError, ScenarioError
 from sim.metrics.record import RunRecord
 from sim.rng import Streams
 from sim.scenario.arms import Arm
 from sim.scenario.engine import EngineArgs
+from sim.scenario.rule_setting import OffLine, rule_setting, steady_step_seconds
 from sim.scenario.schema import Scenario
 from sim.scenario.what_if import AS_STATED, WhatIf
 from sim.scheduler.overlapped import OverlappedScheduler
 from sim.scheduler.plan import SchedulerConfig
 from sim.scheduler.schedule import Scheduler
 from sim.server.overlapped import OverlappedServer
+from sim.server.pricing import StepPricer
 from sim.server.recorder import Recorder
 from sim.server.server import Server
 from sim.speculation.base import Drafter
@@ -60,6 +63,12 @@ class ArmSetup:
             return np.zeros(0)
         return self.what_if.survival(self.arm.speculative_config.survival(self.arm.acceptance, num_draft_tokens))
 
+    def draft_tokens(self, num_seqs: int) -> int:
+        """K of a batch of this size; the largest where K does not follow from the batch size alone."""
+        most = self.arm.speculative_config.max_draft_tokens
+        table = self.arm.k_rule.table(most)
+        return most if table is None else table.at(num_seqs)
+
     @property
     def scheduler_config(self) -> SchedulerConfig:
         """Limits of the scheduler."""
@@ -75,6 +84,8 @@ class ArmSetup:
             enable_chunked_prefill=engine.enable_chunked_prefill,
             scheduler_reserve_full_isl=engine.scheduler_reserve_full_isl,
             watermark=engine.watermark,
+            enable_prefix_caching=engine.enable_prefix_caching,
+            use_eagle=self.arm.speculative_config.use_eagle,
         )
 
 
@@ -135,6 +146,15 @@ def draw_tape(arm: Arm, requests: RequestTable, streams: Streams) -> Tape:
     return tape
 
 
+def bind_rule(setup: ArmSetup, requests: RequestTable, tape: Tape, streams: Streams) -> Rule:
+    """The arm's K rule, bound to one run."""
+    pricer = StepPricer(setup.cost, setup.drafter, setup.arm.k_rule.switching._replace(switch_s=0.0))
+    seconds = steady_step_seconds(pricer, setup.engine.async_scheduling)
+    most, limit = setup.arm.speculative_config.max_draft_tokens, resolved(setup.engine.max_num_seqs)
+    known = OffLine(most, limit, seconds, setup.survival)
+    return setup.arm.k_rule.bind(rule_setting(known, requests, tape, streams))
+
+
 def simulate(scenario: Scenario, arm: str, replicate: int, base_dir: Path, *, leap: bool = True) -> RunRecord:
     """Run one arm of one cell (a scenario without anything left to vary) and return its columns.
 
@@ -156,18 +176,19 @@ def simulate(scenario: Scenario, arm: str, replicate: int, base_dir: Path, *, le
     k = setup.arm.speculative_config.max_draft_tokens
     if k and setup.what_if.acceptance != 1.0:  # survivals take time
         tape = setup.what_if.tape(tape, setup.survival(k), requests, streams)
-    draft_length = setup.arm.speculative_config.draft_length
+    rule, switching = bind_rule(setup, requests, tape, streams), setup.arm.k_rule.switching
+    config, stops = setup.scheduler_config, switching.drafter_stops
     env, recorder = simpy.Environment(), Recorder(requests)
     if setup.engine.async_scheduling:
-        ahead = OverlappedScheduler(setup.scheduler_config, requests, tape, draft_length)
+        ahead = OverlappedScheduler(config, requests, tape, rule, stops)
         scheduler: Scheduler = ahead
-        server: Server = OverlappedServer(env, ahead, setup.cost, setup.drafter, recorder)
+        server: Server = OverlappedServer(env, ahead, setup.cost, setup.drafter, recorder, switching=switching)
     else:
-        scheduler = Scheduler(setup.scheduler_config, requests, tape, draft_length)
-        server = Server(env, scheduler, setup.cost, setup.drafter, recorder, leap)
+        scheduler = Scheduler(config, requests, tape, rule, stops)
+        server = Server(env, scheduler, setup.cost, setup.drafter, recorder, leap, switching)
     arrivals = scenario.workload.arrivals
     submit = server.submit if arrivals.waits else server.post
-    env.process(arrivals.drive(env, range(len(requests)), requests.arrival_ns, submit))
+    env.process(arrivals.drive(env, requests, submit))
     env.run()
     scheduler.check()
     return recorder.record(scheduler)

@@ -78,6 +78,7 @@ def _describe(scenario: Scenario, arm: str, base_dir: Path) -> str:
     setup = set_up(scenario, arm, base_dir)
     config = setup.arm.speculative_config.model_dump(mode="json", exclude_none=True)
     acceptance = f", acceptance {_spelt(setup.arm.acceptance, setup)}" if setup.arm.acceptance else ""
+    acceptance += f", K rule {setup.arm.draft_length.kind}" if setup.arm.draft_length else ""
     if setup.arm.speculates:
         acceptance += f", verified by {setup.arm.rule.kind} ({'' if setup.arm.lossless else 'not '}lossless)"
     memory = setup.deployment.memory

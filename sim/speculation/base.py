@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple, Protocol, Self
 
 from sim.acceptance.base import AcceptanceModel, Floats, Streams, Tape
-from sim.cost.base import BoundCost, ForwardPass
+from sim.cost.base import NO_ATTENTION, AttentionLoad, BoundCost, ForwardPass
 from sim.deployment import Deployment
 from sim.draft_length.base import DraftLength
+from sim.draft_length.fixed import Fixed
 from sim.models.model import Model
 from sim.proposers.base import Proposer
 from sim.spec import Family, Spec
@@ -28,12 +29,18 @@ class DraftWork(NamedTuple):
         num_seqs: sequences that get new drafts: those that emitted a token in this step and speculate.
         kv_tokens: sum of their context lengths.
         num_draft_tokens: K, drafts per sequence; 0 still runs the first pass of a loaded drafter: its KV stays in step.
+            The largest, when sequences differ.
+        narrowing: (sequences, their KV tokens) that take part in passes 2, 3, ..., K, when sequences differ in their
+            drafts; empty when all take part in every pass.
+        catch_up: tokens that a drafter which stood still has missed and prefills before its first pass.
     """
 
     target: ForwardPass
     num_seqs: int
     kv_tokens: int
     num_draft_tokens: int
+    narrowing: tuple[tuple[int, int], ...] = ()
+    catch_up: AttentionLoad = NO_ATTENTION
 
 
 class Drafter(Protocol):
@@ -117,9 +124,17 @@ class SpeculationMethod(Spec):
         raise NotImplementedError
 
     @property
+    def use_eagle(self) -> bool:
+        """Whether a prefix hit loses its last block, which the drafter has to see again (vLLM's `use_eagle`).
+
+        True of drafters that read the target's hidden states: EAGLE, MTP and their like.
+        """
+        return False
+
+    @property
     def draft_length(self) -> DraftLength:
-        """The rule that picks K for the next step."""
-        raise NotImplementedError
+        """The rule that picks K for the next step, when the arm states none."""
+        return Fixed()
 
     @property
     def needs_equal_vocabulary(self) -> bool:

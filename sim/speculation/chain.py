@@ -1,14 +1,14 @@
 """What all methods share: K in vLLM's spelling, trees, and a network that drafts in passes or in one."""
 
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from sim.cost.base import BoundCost
 from sim.deployment import Deployment
 from sim.draft_length.base import DraftLength
-from sim.draft_length.batch_table import BatchRange, BatchTable, check_ranges
+from sim.draft_length.batch_table import BatchRanges, BatchTable, check_ranges
 from sim.draft_length.fixed import Fixed
 from sim.models.model import Model
 from sim.speculation.base import Drafter, SpeculationMethod
@@ -17,13 +17,6 @@ from sim.speculation.tree_drafter import KvCompaction, TreeDrafter
 from sim.speculation.trees import Tree, tree_shape
 from sim.theory.draft_trees import TreeShape
 from sim.units import PositiveCount
-
-
-def _as_ranges(value: Any) -> Any:
-    return tuple(tuple(r) if isinstance(r, list) else r for r in value) if isinstance(value, list) else value
-
-
-BatchRanges = Annotated[tuple[BatchRange, ...], BeforeValidator(_as_ranges)]
 
 
 class ChainMethod(SpeculationMethod):
@@ -60,9 +53,9 @@ class ChainMethod(SpeculationMethod):
 
     @property
     def draft_length(self) -> DraftLength:
-        """The rule that picks K for the next step."""
+        """The table, or always the largest K."""
         ranges = self.num_speculative_tokens_per_batch_size
-        return Fixed(self.num_speculative_tokens) if ranges is None else BatchTable.from_ranges(ranges)
+        return Fixed() if ranges is None else BatchTable(num_speculative_tokens_per_batch_size=ranges)
 
 
 class TreeMethod(ChainMethod):

@@ -60,6 +60,11 @@ class DFlash(NetworkMethod):
     target_states: Annotated[int, Field(ge=1, le=64)] = 5
 
     @property
+    def use_eagle(self) -> bool:
+        """Always: it reads the target's hidden states (vLLM counts `dflash` among `EagleModelTypes`)."""
+        return True
+
+    @property
     def lookahead_tokens(self) -> int:
         """K + 1: the token just sampled is a query too (vLLM `VllmConfig.num_lookahead_tokens`)."""
         return self.num_speculative_tokens + 1
@@ -88,7 +93,8 @@ class BlockDrafter:
         """Time of one step's drafting; 0 when the target's pass is empty."""
         if not work.target.num_tokens:
             return 0.0
-        return self.cost.draft_pass_seconds(block_pass(work), work.target.num_tokens)
+        taken_in = work.target.num_tokens + work.catch_up.num_tokens
+        return self.cost.draft_pass_seconds(block_pass(work), taken_in)
 
 
 def block_pass(work: DraftWork) -> ForwardPass:

@@ -29,8 +29,11 @@ class AutoregressiveDrafter:
             return 0.0
         rows = work.num_seqs if work.num_draft_tokens else 0
         seconds = self.cost.draft_pass_seconds(following_pass(work, self.new_slots, rows), work.target.num_tokens)
+        seconds += catch_up_seconds(self.cost, work)
         more = work.num_draft_tokens - 1
-        if more > 0 and work.num_seqs:
+        if work.narrowing:
+            seconds += sum(self.cost.draft_pass_seconds(one_token_pass(n, kv)) for n, kv in work.narrowing)
+        elif more > 0 and work.num_seqs:
             seconds += more * self.cost.draft_pass_seconds(mean_pass(work))
         return seconds
 
@@ -55,7 +58,9 @@ class ParallelDrafter:
             return 0.0
         k = work.num_draft_tokens
         new_slots = self.new_slots + max(0, k - 1)
-        return self.cost.draft_pass_seconds(following_pass(work, new_slots, k * work.num_seqs), work.target.num_tokens)
+        drafting = following_pass(work, new_slots, k * work.num_seqs)
+        seconds = self.cost.draft_pass_seconds(drafting, work.target.num_tokens)
+        return seconds + catch_up_seconds(self.cost, work)
 
 
 def following_pass(work: DraftWork, new_slots: int, num_logit_rows: int) -> ForwardPass:
@@ -77,6 +82,20 @@ def following_pass(work: DraftWork, new_slots: int, num_logit_rows: int) -> Forw
 def mean_pass(work: DraftWork) -> ForwardPass:
     """The average of passes of one token: contexts grow by one token per pass, and the price is all but linear."""
     n = work.num_seqs
-    cached = work.kv_tokens + (n * work.num_draft_tokens) // 2
+    return one_token_pass(n, work.kv_tokens + (n * work.num_draft_tokens) // 2)
+
+
+def catch_up_seconds(cost: BoundCost, work: DraftWork) -> float:
+    """A prefill of the tokens that the drafter has missed while it stood still."""
+    missed = work.catch_up
+    if not missed.num_tokens:
+        return 0.0
+    return cost.draft_pass_seconds(
+        ForwardPass(missed.num_seqs, missed.num_tokens, 0, 0, NO_ATTENTION, missed), missed.num_tokens
+    )
+
+
+def one_token_pass(n: int, cached: int) -> ForwardPass:
+    """`n` sequences with one new token each over so many cached ones in all."""
     decode = AttentionLoad(n, n, cached + n, cached + n)
     return ForwardPass(n, n, n, 0, decode, NO_ATTENTION)

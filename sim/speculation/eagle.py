@@ -93,6 +93,11 @@ class Eagle(AutoregressiveMethod):
         """Whether one pass drafts all tokens."""
         return self.parallel_drafting
 
+    @property
+    def use_eagle(self) -> bool:
+        """Always: the hidden states of cached tokens are gone."""
+        return True
+
     def drafter_model(self, target: Model, base_dir: Path) -> Model:
         """Decoder layers of the target's shape, their projection and LM head."""
         return eagle_head(target, self.method, self.draft_layers)

@@ -8,8 +8,6 @@ from pydantic import ConfigDict, Field, model_validator
 
 from sim.cost.base import BoundCost
 from sim.deployment import Deployment
-from sim.draft_length.base import DraftLength
-from sim.draft_length.fixed import Fixed
 from sim.models.model import Model
 from sim.speculation.base import SPECULATION, Drafter, DraftWork, SpeculationMethod
 from sim.speculation.facts import MethodFacts, TypicalAcceptance
@@ -98,11 +96,6 @@ class Lookahead(SpeculationMethod):
     def lookahead_tokens(self) -> int:
         """0: what is not accepted leaves nothing behind, and the tokens of a step have slots in it."""
         return 0
-
-    @property
-    def draft_length(self) -> DraftLength:
-        """The same width in every step."""
-        return Fixed(self.max_draft_tokens)
 
     def drafter_model(self, target: Model, base_dir: Path) -> Model | None:
         """There is none."""

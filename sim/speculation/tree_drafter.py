@@ -6,7 +6,7 @@ from itertools import groupby
 from sim.cost.base import NO_ATTENTION, AttentionLoad, BoundCost, ForwardPass
 from sim.deployment import Deployment
 from sim.speculation.base import DraftWork
-from sim.speculation.drafters import following_pass
+from sim.speculation.drafters import catch_up_seconds, following_pass
 from sim.theory.draft_trees import TreeShape
 
 
@@ -61,6 +61,7 @@ class TreeDrafter:
         taken_in = self._paths(work.target)
         first = following_pass(work._replace(target=taken_in), self.new_slots, rows)
         seconds = self.cost.draft_pass_seconds(first, taken_in.num_tokens)
+        seconds += catch_up_seconds(self.cost, work)
         seconds += self.compaction.seconds(self.shape, work.target.num_draft_tokens)
         if rows:
             seconds += self.shape.depth * self.level_s

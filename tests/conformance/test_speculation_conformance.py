@@ -73,7 +73,8 @@ def test_k_and_look_ahead_stay_within_their_limits(written) -> None:
     assert method.max_draft_tokens <= 255, "drafts per step are recorded as bytes"
     if method.tree_shape is None:
         assert method.lookahead_tokens <= method.max_draft_tokens + 1
-    chosen = [method.draft_length.choose(num_seqs) for num_seqs in range(1, 2000)]
+    table = method.draft_length.table(method.max_draft_tokens)
+    chosen = [table.at(num_seqs) for num_seqs in range(1, 2000)]
     assert min(chosen) >= 0
     assert max(chosen) == method.max_draft_tokens
     assert method.drafter_tensor_parallel_size(8) in (1, 8)
