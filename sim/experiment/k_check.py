@@ -21,7 +21,7 @@ from sim.scenario.load import LoadedScenario, load_mapping
 
 #: Loads between powers of this are left to the closed form.
 SPACING = 4
-PLAIN, TABLE = "plain", "table"
+PLAIN, TABLE, ORACLE = "plain", "table", "oracle"
 
 
 @dataclass(frozen=True, slots=True)

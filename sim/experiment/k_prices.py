@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sim.draft_length.oracle import Oracle
 from sim.errors import ScenarioError
 from sim.experiment.analytic import decode_step_with, largest_scheduled, requests_that_fit, why_not
 from sim.experiment.k_table import Rates, best_ks
@@ -47,7 +48,11 @@ class Tunable:
         table = None if ranges is None else tuple(ranges)
         changes = {"num_speculative_tokens": most, "num_speculative_tokens_per_batch_size": table}
         config = self.config.model_copy(update=changes)
-        return self.scenario.arms[self.arm].model_copy(update={"speculative_config": config})
+        return self.scenario.arms[self.arm].model_copy(update={"speculative_config": config, "draft_length": None})
+
+    def oracle(self) -> Arm:
+        """The arm that knows what will be accepted and what it costs, with any K up to the largest."""
+        return self.arm_with(self.ks[-1]).model_copy(update={"draft_length": Oracle()})
 
     def bound(self, most: int) -> ArmSetup:
         """The arm bound with K = `most`: graphs are captured and slots reserved for that many drafts."""

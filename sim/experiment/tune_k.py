@@ -15,6 +15,7 @@ from sim.experiment.evaluate import Evaluator
 from sim.experiment.explain import demand_of
 from sim.experiment.files import json_bytes, write_bytes
 from sim.experiment.k_check import (
+    ORACLE,
     PLAIN,
     TABLE,
     Judge,
@@ -37,6 +38,7 @@ from sim.experiment.k_table import (
     ranges_of,
     widened,
 )
+from sim.experiment.regret import same_but_for_k
 from sim.experiment.results import load
 from sim.experiment.rounds import HowToRun, Progress, Workers
 from sim.experiment.run import run
@@ -134,16 +136,9 @@ def _case(loaded: LoadedScenario, wish: Wish) -> Tunable:
     if not arms or (wish.arm is not None and wish.arm not in arms):
         raise ScenarioError(f"{wish.arm or 'no arm'} speculates; K belongs to an arm that does")
     case = Tunable(scenario, wish.arm or arms[0], loaded.base_dir, wish.ks)
-    if wish.arm is None and len({_without_k(scenario, name) for name in arms}) > 1:
+    if wish.arm is None and len({same_but_for_k(scenario.arms[name]) for name in arms}) > 1:
         raise ScenarioError(f"several arms speculate; choose one with --arm: {', '.join(arms)}")
     return replace(case, ks=covered_ks(case))
-
-
-def _without_k(scenario: Scenario, name: str) -> str:
-    """Equal for arms that differ in K alone."""
-    own = {"num_speculative_tokens", "num_speculative_tokens_per_batch_size"}
-    arm = scenario.arms[name]
-    return repr((arm.speculative_config.model_dump(exclude=own), arm.model_dump(exclude={"speculative_config"})))
 
 
 def _plain(scenario: Scenario, base_dir: Path) -> ArmSetup:
@@ -244,6 +239,7 @@ def _checked(
     arms = {fixed_name(k): fixed_arm(case, k) for k in ks}
     most = max([one.k for one in table if one.k], default=max(1, min(filter(None, case.ks))))
     arms[TABLE] = case.arm_with(most, [(one.first, one.last, one.k) for one in table])
+    arms[ORACLE] = case.oracle()
     asked = closed_loop(loaded, arms, loads, wish.judge)
     run_dir = run(asked, work.out_dir, progress=work.progress, how=HowToRun(work.workers))
     simulated = simulated_document(load(run_dir).document()["summary"], wish.judge)

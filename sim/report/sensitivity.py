@@ -17,7 +17,7 @@ _DECISIONS = {
 
 def sensitivity_text(document: Json, colour: bool) -> str:
     """The whole answer."""
-    lines = [bold(headline(document), colour), "", *_rows(document), ""]
+    lines = [*(bold(line, colour) for line in labelled("", headline(document), 0)), "", *_rows(document), ""]
     lines += [line for row in tornado_rows(document) for line in labelled("  " + row["input"], _where_from(row), 18)]
     if document["left_aside"]:
         lines += [f"At the operating point as stated; {', '.join(document['left_aside'])} is not varied."]

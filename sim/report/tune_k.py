@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sim.report.plain_text import WIDTH, bold, labelled, printable, short
+from sim.experiment.k_check import TABLE
+from sim.report.plain_text import bold, columns, labelled, printable, short
 from sim.report.wording import metric_name
 
 Json = Mapping[str, Any]
@@ -81,26 +82,30 @@ def _simulated_lines(document: Json) -> Iterator[str]:
         f"Simulated in closed loop: {metric_name(document['objective'])} against plain decoding, "
         f"{simulated['replicates']} replicates, {level} intervals"
     )
-    arms = list(simulated["over_all"])
-    arms = ["table", *(arm for arm in arms if arm != "table")]
-    width = max(12, min(20, (WIDTH - 14) // len(arms)))
-    yield f"  {'concurrency':>11} " + "".join(f"{short(arm, width - 1):>{width}}" for arm in arms)
+    arms = [TABLE, *(arm for arm in simulated["over_all"] if arm != TABLE)]
+    rows = [["concurrency", "table / plain", *(f"{short(arm, 12)} / table" for arm in arms[1:])]]
     for row in simulated["loads"]:
-        yield f"  {row['concurrency']:>11} " + "".join(f"{_gain(row['arms'][arm]):>{width}}" for arm in arms)
-    yield f"  {'regret':>11} " + "".join(f"{_regret(simulated['over_all'][arm]):>{width}}" for arm in arms)
-    yield from labelled("", "regret: lost against the best of these at every load, mean over the loads", 2)
+        cells = [_change(row["arms"][arm]["over_table"]) for arm in arms[1:]]
+        rows.append([str(row["concurrency"]), _gain(row["arms"][TABLE]["speedup"]), *cells])
+    rows.append(["regret", *(_regret(simulated["over_all"][arm]["regret"]) for arm in arms)])
+    yield from columns(rows, 2)
+    yield from labelled(
+        "", "regret: share lost against an oracle that knows what will be accepted, mean over the loads", 2
+    )
     yield ""
 
 
-def _gain(cell: Json) -> str:
-    one = cell["speedup"]
-    if one is None:
-        return "-"
-    return f"{one['estimate']:.2f}{_half(one, 2)}"
+def _gain(one: Json | None) -> str:
+    """`1.62 +-0.05`."""
+    return "-" if one is None else f"{one['estimate']:.2f}{_half(one, 2)}"
 
 
-def _regret(cell: Json) -> str:
-    one = cell["regret"]
+def _change(one: Json | None) -> str:
+    """`-1.2 % +-0.3`: a ratio to the table as a difference."""
+    return "-" if one is None else f"{100 * (one['estimate'] - 1):+.1f} %{_half(one, 1, 100.0)}"
+
+
+def _regret(one: Json | None) -> str:
     return "-" if one is None else f"{100 * one['estimate']:.1f} %{_half(one, 1, 100.0)}"
 
 

@@ -170,7 +170,7 @@ def test_a_table_that_holds_is_kept_and_has_no_regret(small: Load, tmp_path: Pat
     everywhere = document["simulated"]["over_all"]
     assert everywhere["table"]["regret"]["estimate"] == 0.0
     assert everywhere["k3"]["regret"]["estimate"] > 0.0
-    assert load(found.run_dir).manifest["arms"] == ["plain", "k3", "k4", "table"]
+    assert load(found.run_dir).manifest["arms"] == ["plain", "k3", "k4", "table", "oracle"]
 
 
 def test_simulations_correct_a_closed_form_that_knows_no_end_of_outputs(small: Load, tmp_path: Path) -> None:
@@ -204,9 +204,9 @@ def test_no_drafts_at_all_leaves_nothing_to_paste(small: Load, tmp_path: Path) -
     assert [found["emit"][engine]["text"] for engine in ("vllm", "sglang", "trtllm")] == ["", "", ""]
 
 
-def test_regret_is_what_is_lost_against_the_best_at_every_load() -> None:
-    speeds = {("a", "plain"): 10, ("a", "k1"): 20, ("a", "k2"): 16, ("a", "table"): 20,
-              ("b", "plain"): 10, ("b", "k1"): 8, ("b", "k2"): 9, ("b", "table"): 9}  # fmt: skip
+def test_regret_is_what_is_lost_against_the_oracle() -> None:
+    speeds = {("a", "plain"): 10, ("a", "k1"): 20, ("a", "k2"): 16, ("a", "table"): 20, ("a", "oracle"): 25,
+              ("b", "plain"): 10, ("b", "k1"): 8, ("b", "k2"): 9, ("b", "table"): 9, ("b", "oracle"): 9}  # fmt: skip
     rows = [
         {
             "cell_id": cell,
@@ -219,9 +219,9 @@ def test_regret_is_what_is_lost_against_the_best_at_every_load() -> None:
         for r in (0,)
     ]
     found = simulated_document(rows, JUDGE)
-    assert found["best"] == {"1": "k1", "8": "k2"}
-    assert found["over_all"]["table"]["regret"]["estimate"] == 0.0
-    assert found["over_all"]["k2"]["regret"]["estimate"] == pytest.approx(1 - (16 / 20) ** 0.5)
+    assert found["over_all"]["table"]["regret"]["estimate"] == pytest.approx(1 - (20 / 25) ** 0.5)
+    assert found["over_all"]["k2"]["regret"]["estimate"] == pytest.approx(1 - (16 / 25) ** 0.5)
+    assert found["over_all"]["oracle"]["regret"] is None
     assert found["over_all"]["k1"]["over_table"]["estimate"] == pytest.approx((8 / 9) ** 0.5)
     assert [row["concurrency"] for row in found["loads"]] == [1, 8]
 
