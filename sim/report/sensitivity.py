@@ -42,7 +42,7 @@ def within_range(row: Json, flip: Json) -> bool:
     return bool(low <= flip["factor"] <= high)
 
 
-def tornado_rows(document: Json) -> list[Json]:
+def tornado_rows(document: Json) -> list[dict[str, Any]]:
     """The inputs, those that move the speed-up most first."""
 
     def swing(row: Json) -> float:

@@ -160,7 +160,7 @@ def tuned(make: Load, folder: Path, cost: dict[str, Any], **changes: Any) -> Any
     )
 
 
-def test_a_table_that_holds_is_kept_and_has_no_regret(small: Load, tmp_path: Path) -> None:
+def test_a_table_that_holds_is_kept(small: Load, tmp_path: Path) -> None:
     found = tuned(small, tmp_path, {"kind": "constant", "target_ms": 10, "draft_ms": 1})
     document = read_document(found.run_dir / "k_schedule.json")
     assert document == found.document
@@ -168,8 +168,9 @@ def test_a_table_that_holds_is_kept_and_has_no_regret(small: Load, tmp_path: Pat
     assert document["simulated_best"] == [[1, 4], [4, 4]]
     assert document["verdict"] == "use_the_table"
     everywhere = document["simulated"]["over_all"]
-    assert everywhere["table"]["regret"]["estimate"] == 0.0
-    assert everywhere["k3"]["regret"]["estimate"] > 0.0
+    assert 0.0 < everywhere["table"]["regret"]["estimate"] < everywhere["k3"]["regret"]["estimate"]
+    assert everywhere["k4"]["over_table"]["estimate"] == 1.0
+    assert everywhere["k3"]["over_table"]["estimate"] < 1.0
     assert load(found.run_dir).manifest["arms"] == ["plain", "k3", "k4", "table", "oracle"]
 
 
@@ -183,7 +184,9 @@ def test_simulations_correct_a_closed_form_that_knows_no_end_of_outputs(small: L
     assert found["simulated_best"] == [[1, 1], [4, 0]]
     assert found["ranges"] == [[1, 2, 1], [3, 16, 0]]
     assert found["speculative_config"]["num_speculative_tokens"] == 1
-    assert found["simulated"]["over_all"]["table"]["regret"]["estimate"] == 0.0
+    simulated = found["simulated"]["over_all"]
+    fixed = [simulated[arm]["over_table"]["estimate"] for arm in ("k0", "k1", "k3", "k4")]
+    assert max(fixed) < 1.0, "better than every fixed K"
 
 
 def test_a_drafter_that_costs_more_than_it_saves_is_not_to_be_loaded(small: Load, tmp_path: Path) -> None:
