@@ -1,9 +1,10 @@
 """A sensitivity study as text: a row per input, the most telling first, and where each would flip the decision."""
 
+import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sim.report.plain_text import bold, columns, labelled, number, printable
+from sim.report.plain_text import WIDTH, bold, columns, labelled, number, printable
 from sim.report.wording import metric_name
 
 Json = Mapping[str, Any]
@@ -17,7 +18,7 @@ _DECISIONS = {
 
 def sensitivity_text(document: Json, colour: bool) -> str:
     """The whole answer."""
-    lines = [*(bold(line, colour) for line in labelled("", headline(document), 0)), "", *_rows(document), ""]
+    lines = [*(bold(line, colour) for line in textwrap.wrap(headline(document), WIDTH)), "", *_rows(document), ""]
     lines += [line for row in tornado_rows(document) for line in labelled("  " + row["input"], _where_from(row), 18)]
     if document["left_aside"]:
         lines += [f"At the operating point as stated; {', '.join(document['left_aside'])} is not varied."]
@@ -27,7 +28,7 @@ def sensitivity_text(document: Json, colour: bool) -> str:
 def headline(document: Json) -> str:
     """The decision as it stands, and whether a plausible error would turn it."""
     arm, name = printable(document["arm"]), metric_name(document["objective"])
-    start = f"{arm} {_DECISIONS[document['decision']]}: {name} {_ratio(document['speedup'])} of {document['baseline']}"
+    start = f"{arm} {_DECISIONS[document['decision']]}: {name} {_ratio(document['speedup'])} times that of {printable(document['baseline'])}"
     turned = [row["input"] for row in document["inputs"] if any(within_range(row, flip) for flip in row["flips"])]
     if not document["inputs"] or document["decision"] == "not_resolved":
         return start
@@ -56,21 +57,21 @@ def flip_text(row: Json) -> str:
     """`flips at 1.62 (1.58-1.66)`, or that it does not within the searched range."""
     if not row["flips"]:
         low, high = row["searched"]
-        return f"does not flip within [{number(low)}, {number(high)}]"
+        return f"does not flip within [{low:.3g}, {high:.3g}]"
     return "flips at " + " and ".join(_flip(flip) for flip in row["flips"])
 
 
 def _flip(flip: Json) -> str:
     if flip["ci_low"] is None:
-        return f"{flip['factor']:.3f} (interval not resolved)"
-    return f"{flip['factor']:.3f} ({flip['ci_low']:.3f}-{flip['ci_high']:.3f})"
+        return f"{number(flip['factor'])} (not resolved)"
+    return f"{number(flip['factor'])} ({number(flip['ci_low'])}-{number(flip['ci_high'])})"
 
 
 def _rows(document: Json) -> Iterator[str]:
-    table = [["input", "range", "speed-up at low", "at high", "decision"]]
+    table = [["input", "factor", "speed-up at low", "at high", "decision"]]
     for row in tornado_rows(document):
         low, high = row["range"]
-        table.append([row["input"], f"x{low:.2f} to x{high:.2f}", *map(_ratio, row["speedup"]), flip_text(row)])
+        table.append([row["input"], f"{low:.2f}-{high:.2f}", *map(_ratio, row["speedup"]), flip_text(row)])
     yield from columns(table, 2, 1)
 
 
@@ -78,8 +79,8 @@ def _ratio(interval: Json | None) -> str:
     if interval is None:
         return "-"
     if interval["ci_low"] is None:
-        return f"{interval['estimate']:.2f}x"
-    return f"{interval['estimate']:.2f}x ({interval['ci_low']:.2f}-{interval['ci_high']:.2f})"
+        return f"{interval['estimate']:.2f}"
+    return f"{interval['estimate']:.2f} ({interval['ci_low']:.2f}-{interval['ci_high']:.2f})"
 
 
 def _where_from(row: Json) -> str:
