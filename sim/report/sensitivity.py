@@ -28,7 +28,8 @@ def sensitivity_text(document: Json, colour: bool) -> str:
 def headline(document: Json) -> str:
     """The decision as it stands, and whether a plausible error would turn it."""
     arm, name = printable(document["arm"]), metric_name(document["objective"])
-    start = f"{arm} {_DECISIONS[document['decision']]}: {name} {_ratio(document['speedup'])} times that of {printable(document['baseline'])}"
+    baseline = printable(document["baseline"])
+    start = f"{arm} {_DECISIONS[document['decision']]}: {name} {_ratio(document['speedup'])} times that of {baseline}"
     turned = [row["input"] for row in document["inputs"] if any(within_range(row, flip) for flip in row["flips"])]
     if not document["inputs"] or document["decision"] == "not_resolved":
         return start

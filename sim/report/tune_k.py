@@ -102,7 +102,7 @@ def _gain(one: Json | None) -> str:
 
 def _change(one: Json | None) -> str:
     """`-1.2 % +-0.3`: a ratio to the table as a difference."""
-    return "-" if one is None else f"{100 * (one['estimate'] - 1):+.1f} %{_half(one, 1, 100.0)}"
+    return "-" if one is None else f"{round(100 * (one['estimate'] - 1), 1) + 0.0:+.1f} %{_half(one, 1, 100.0)}"
 
 
 def _regret(one: Json | None) -> str:
