@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import get_args
 
 import click
+from click.core import ParameterSource
 
 from sim.cli.numbers import Given
 from sim.cli.running import PARTIAL, progress
@@ -80,6 +81,10 @@ def tune_k(
     loads = None if concurrency is None else given.counts("--concurrency", concurrency, 1, 100_000)
     share = given.share("--tie", tie)
     target = _target(given, emit, target_version)
+    if no_simulation:
+        for name in ("objective", "concurrency", "replicates", "output", "jobs"):
+            if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+                given.wrong(f"--{name}", "no effect with --no-simulation")
     if tried[-1] == 0:
         given.wrong("--k", "K = 0 alone leaves nothing to choose")
     given.finish()

@@ -30,6 +30,7 @@ ENGINES = tuple(KNOWN)
 
 #: Keys of ours that are vLLM's too (`vllm/config/speculative.py`).
 _VLLM_KEYS = ("method", "model", "draft_tensor_parallel_size", "parallel_drafting")
+_VLLM_TESTED = ("eagle", "eagle3", "dflash")
 
 _SGLANG_ALGORITHMS = {
     "eagle": "EAGLE",
@@ -146,6 +147,8 @@ def _vllm(table: Table) -> Exported:
     notes = ["ignored with --data-parallel-size above 1", "full CUDA graphs need model runner V2"]
     if any(one.k == 0 for one in table.ranges):
         notes.append("K = 0 keeps the drafter loaded, and its first pass runs in every step")
+    if table.config["method"] not in _VLLM_TESTED:
+        notes.append(f"vLLM has tested such tables with {', '.join(_VLLM_TESTED)} only")
     if not table.drafter and "mtp" not in str(table.config["method"]):
         notes.append('add "model": the path of the drafter')
     return Exported("vllm", "0.25", f"--speculative-config '{json.dumps(config)}'", config, tuple(notes))

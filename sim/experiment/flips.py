@@ -94,6 +94,8 @@ def _root(profile: Profile, low: float, high: float) -> tuple[float, str]:
         a, b = profile.mean(low), profile.mean(high)
         place = low * (high / low) ** (a / (a - b))
         inside = min(max(place, low * (high / low) ** 0.1), high / (high / low) ** 0.1)
+        if not math.isfinite(profile.mean(inside)):
+            break
         moved = math.log(high / low) * abs(profile.mean(inside)) / abs(a - b)
         low, high = (inside, high) if (profile.mean(inside) > 0) == (a > 0) else (low, inside)
         if moved <= TOLERANCE or high / low <= 1.0 + TOLERANCE:

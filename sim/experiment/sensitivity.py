@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sim.experiment.compare import Runs, verdict
+from sim.errors import ScenarioError
+from sim.experiment.compare import LOAD_METRICS, Runs, is_lower_better, verdict
 from sim.experiment.evaluate import Evaluator
 from sim.experiment.files import csv_bytes, json_bytes, write_bytes
 from sim.experiment.flips import Flip, Profile, find_flips
@@ -60,13 +61,18 @@ class Laboratory:
         self._plain_drafts = self._scenario.arms[self._scenario.baseline].speculates
 
     def gains(self, one: Input, factor: float) -> Gains:
-        """Log of speed-up over `min_gain` by replicate, with this input times `factor`."""
+        """Log of speed-up over `min_gain` by replicate, with this input times `factor`.
+
+        Nothing where an arm is saturated and a latency decides: it would grow with the length of the run.
+        """
         study, baseline = self._study, self._scenario.baseline
         moves_plain = one.moves_plain or self._plain_drafts
         rows: Runs = {
             ("", study.arm): self._rows(one, factor, study.arm),
             ("", baseline): self._rows(one, factor if moves_plain else 1.0, baseline),
         }
+        if is_lower_better(study.objective) and any(row["saturated"] for one in rows.values() for row in one.values()):
+            return {}
         found = log_gains(rows, "", study.arm, baseline, study.objective)
         return {replicate: gain - math.log(study.min_gain) for replicate, gain in found.items()}
 
@@ -85,14 +91,20 @@ def sensitivity(loaded: LoadedScenario, study: Study, work: Work) -> Answer:
     """Speed-ups at both ends of every input's range, and where the decision flips.
 
     Raises:
-        ScenarioError: a value that an input cannot have.
+        ScenarioError: a value that an input cannot have, or a throughput that only repeats the arrival rate.
         RunFailedError, StorageError, Interrupted: as `Evaluator` and `run`.
     """
     scenario = at_operating_point(loaded.scenario)
+    if study.objective in LOAD_METRICS and scenario.workload.arrivals.kind != "closed":
+        raise ScenarioError(f"{study.objective}: in an open loop both arms serve the offered load; choose a latency")
     with work.workers() as executor:
         laboratory = Laboratory(loaded, study, Evaluator(executor, loaded.base_dir))
         error = set_up(scenario, study.arm, loaded.base_dir).cost.relative_error
         base = laboratory.gains(study.inputs[0], 1.0)
+        if not base:
+            raise ScenarioError(
+                f"{study.objective}: nothing to compare here: no SLO is stated, or a queue is saturated"
+            )
         rows = [_about(one, loaded, study, laboratory, error) for one in study.inputs]
     document = _document(loaded, study, base, rows)
     whole = LoadedScenario(_only(loaded, study), loaded.base_dir, "", loaded.notes)

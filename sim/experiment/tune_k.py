@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from sim.errors import ScenarioError
+from sim.experiment.axes import CONCURRENCY
 from sim.experiment.engine_export import ENGINES, Table, export, vllm_config
 from sim.experiment.evaluate import Evaluator
 from sim.experiment.explain import demand_of
@@ -109,6 +110,7 @@ def tune_k(loaded: LoadedScenario, wish: Wish, work: Work | None) -> Tuned:
     """
     case = _case(loaded, wish)
     notes = [f"K above {case.ks[-1]}: the acceptance says nothing about it"] if case.ks != wish.ks else []
+    notes += [f"{key} is not varied here" for key in loaded.scenario.sweep.vary if key != CONCURRENCY]
     plain = _plain(loaded.scenario, loaded.base_dir)
     context = demand_of(loaded.scenario, loaded.base_dir, resolved(plain.engine.max_model_len)).decode_context_tokens
     rates = settled(case, plain, context, wish.judge.tie)

@@ -85,6 +85,10 @@ def test_wrong_options_are_all_told_at_once(capsys: pytest.CaptureFixture[str]) 
         assert part in told
     assert run_command(["tune-k", "s.yaml", "--emit", "json", "--target-version", "0.33"]) == 2
     assert "no effect with --emit json" in capsys.readouterr().err
+    assert run_command(["tune-k", "s.yaml", "--no-simulation", "--jobs", "2", "--replicates", "3"]) == 2
+    told = capsys.readouterr().err
+    assert "--jobs: no effect with --no-simulation" in told
+    assert "--replicates: no effect" in told
     assert run_command(["tune-k", "s.yaml", "--arm", "nobody"]) == 2
     assert "no such arm: nobody; there are plain, k3" in capsys.readouterr().err
     assert not Path("results").exists()

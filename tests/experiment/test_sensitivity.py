@@ -30,7 +30,7 @@ def one_at_a_time(make: Load, alpha: float = ALPHA, **sections: Any) -> LoadedSc
         "arrivals": {"kind": "closed", "max_concurrency": 1},
         "prompt_tokens": {"kind": "fixed", "value": 20},
         "output_tokens": {"kind": "fixed", "value": OUTPUT},
-        "num_requests": 60,
+        "num_requests": 30,
     }
     cost = {"kind": "constant", "target_ms": TARGET_MS, "draft_ms": DRAFT_MS}
     engine = {"async_scheduling": False}
@@ -72,7 +72,7 @@ def test_draft_time_flips_where_the_closed_form_says(small: Load, tmp_path: Path
 
 def test_exact_without_randomness(small: Load, tmp_path: Path) -> None:
     """Every draft accepted: 20 steps of two tokens after the first; the interval shrinks to the point."""
-    answer = ask(one_at_a_time(small, alpha=1.0), tmp_path, "draft_time", "verify_time")
+    answer = ask(one_at_a_time(small, alpha=1.0), tmp_path, "draft_time", "verify_time", replicates=2)
     draft, verify = answer.document["inputs"]
     assert draft["flips"][0]["factor"] == pytest.approx((41 / 21 - 1) * 5, rel=0.005)
     # verified passes alone: 20 f T + T + 21 d = 41 T
@@ -80,7 +80,7 @@ def test_exact_without_randomness(small: Load, tmp_path: Path) -> None:
 
 
 def test_min_gain_moves_the_flip(small: Load, tmp_path: Path) -> None:
-    answer = ask(one_at_a_time(small, alpha=1.0), tmp_path, "draft_time", min_gain=1.25)
+    answer = ask(one_at_a_time(small, alpha=1.0), tmp_path, "draft_time", min_gain=1.25, replicates=2)
     (row,) = answer.document["inputs"]
     assert row["flips"][0]["factor"] == pytest.approx((41 / 21 / 1.25 - 1) * 5, rel=0.005)
     assert answer.document["speedup"]["estimate"] == pytest.approx(41 / 21 / 1.2, rel=1e-3)
@@ -122,6 +122,19 @@ def test_the_folder_holds_the_answer_and_the_operating_point(small: Load, tmp_pa
     assert (row["input"], row["status"]) == ("acceptance", answer.document["inputs"][0]["status"])
     assert row["speedup_low"] == pytest.approx(answer.document["inputs"][0]["speedup"][0]["estimate"])
     assert read_document(answer.run_dir / "manifest.json")["replicates"] == 2
+
+
+def test_a_throughput_that_repeats_the_arrival_rate_decides_nothing(small: Load, tmp_path: Path) -> None:
+    loaded = one_at_a_time(small)
+    traffic = loaded.scenario.workload.model_dump(mode="json") | {"arrivals": {"kind": "poisson", "request_rate": 2.0}}
+    opened = one_at_a_time(small, workload=traffic)
+    with pytest.raises(ScenarioError, match="both arms serve the offered load"):
+        ask(opened, tmp_path, "draft_time")
+    with pytest.raises(ScenarioError, match="no SLO is stated"):
+        ask(loaded, tmp_path, "draft_time", objective="request_goodput")
+    answer = ask(opened, tmp_path, "request_rate", objective="mean_tpot_ms", replicates=2, searched=(0.5, 2.0))
+    (row,) = answer.document["inputs"]
+    assert (row["stated"], row["searched"]) == (2.0, [0.5, 1.5])
 
 
 def test_inputs_are_those_the_scenario_has(small: Load) -> None:
