@@ -5,15 +5,16 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-import numpy as np
-
-from sim.experiment.curve import Curve, judge
 from sim.experiment.paired import Gains
+from sim.metrics.statistics import mean_interval
+from sim.theory.crossings import crossings
 
 #: A flip point is looked for until it moves by less than this share.
 TOLERANCE = 0.005
 #: Runs at the flip point's neighbours, so that the curve is straight where its interval lies.
 NEIGHBOUR = 1.1
+#: Ends of an interval of no width differ by this much from the point itself.
+ROUNDING = 1e-9
 #: Points that one flip may cost.
 MOST_STEPS = 8
 
@@ -24,7 +25,7 @@ class Flip:
 
     Attributes:
         factor: of the input.
-        ci_low, ci_high: bootstrap interval over replicates; None where the curve does not resolve it.
+        ci_low, ci_high: factors at which the gain cannot be told from none; None on a side without an end.
         direction: `gain_to_loss` or `loss_to_gain`, as the factor grows.
     """
 
@@ -56,14 +57,6 @@ class Profile:
         pairs = itertools.pairwise(factor for factor in factors if math.isfinite(self.mean(factor)))
         return [(a, b) for a, b in pairs if (self.mean(a) > 0) != (self.mean(b) > 0)]
 
-    def curve(self) -> Curve | None:
-        """The replicates that all factors have; None without any."""
-        factors = [factor for factor in sorted(self.known) if self.known[factor]]
-        common = sorted(set.intersection(*(set(self.known[factor]) for factor in factors))) if factors else []
-        if not common:
-            return None
-        return Curve(np.array(factors), np.array([[self.known[f][r] for f in factors] for r in common]))
-
 
 def find_flips(profile: Profile, start: Iterable[float], confidence: float) -> tuple[Flip, ...]:
     """Every flip between neighbouring factors of `start`, in order.
@@ -75,27 +68,47 @@ def find_flips(profile: Profile, start: Iterable[float], confidence: float) -> t
     """
     for factor in sorted(start):
         profile.mean(factor)
-    found = [_root(profile, *turn) for turn in profile.turns()]
-    curve = profile.curve()
-    crossings = judge(curve, confidence).crossings if curve is not None and found else ()
-    flips = []
-    for factor, direction in found:
-        near = [c for c in crossings if c.direction == direction and c.bracket[0] <= factor <= c.bracket[1]]
-        low, high = (near[0].ci_low, near[0].ci_high) if near else (None, None)
-        flips.append(Flip(factor, low, high, direction))
-    return tuple(flips)
+    for turn in profile.turns():
+        _refine(profile, *turn)
+    means = {factor: mean for factor in sorted(profile.known) if math.isfinite(mean := profile.mean(factor))}
+    found = crossings(list(means), list(means.values()))
+    directions = {"stops_paying": "gain_to_loss", "starts_paying": "loss_to_gain"}
+    return tuple(
+        Flip(one.value, *_interval(profile, one.value, one.direction, confidence), directions[one.direction])
+        for one in found
+    )
 
 
-def _root(profile: Profile, low: float, high: float) -> tuple[float, str]:
-    """The factor at which the mean is 0, and its neighbours evaluated; linear in the logarithm of the factor."""
-    direction = "gain_to_loss" if profile.mean(low) > 0 else "loss_to_gain"
-    ends = (low, high)
+def _interval(profile: Profile, root: float, direction: str, confidence: float) -> tuple[float | None, float | None]:
+    """The factors around a root whose t-interval of the mean covers 0, linear between the known ones.
+
+    The true root is among them as often as a t-interval covers its mean. None on a side where that does not end.
+    """
+    factors = [factor for factor in sorted(profile.known) if len(profile.known[factor]) > 1]
+    if len(factors) < 2:
+        return None, None
+    bands = [mean_interval(list(profile.known[factor].values()), confidence) for factor in factors]
+    sign = 1.0 if direction == "stops_paying" else -1.0  # turned so that the curve falls through 0 at the root
+    lower = [sign * float((band.low if sign > 0 else band.high) or 0.0) for band in bands]
+    upper = [sign * float((band.high if sign > 0 else band.low) or 0.0) for band in bands]
+    before = [
+        c.value for c in crossings(factors, lower) if c.value <= root * (1 + ROUNDING) and c.direction == "stops_paying"
+    ]
+    after = [
+        c.value for c in crossings(factors, upper) if c.value >= root * (1 - ROUNDING) and c.direction == "stops_paying"
+    ]
+    return max(before, default=None), min(after, default=None)
+
+
+def _refine(profile: Profile, low: float, high: float) -> None:
+    """Evaluate factors ever closer to where the mean is 0, linear in the logarithm of the factor, and its neighbours."""
+    ends, inside = (low, high), low
     for _ in range(MOST_STEPS):
         a, b = profile.mean(low), profile.mean(high)
         place = low * (high / low) ** (a / (a - b))
         inside = min(max(place, low * (high / low) ** 0.1), high / (high / low) ** 0.1)
         if not math.isfinite(profile.mean(inside)):
-            break
+            return
         moved = math.log(high / low) * abs(profile.mean(inside)) / abs(a - b)
         low, high = (inside, high) if (profile.mean(inside) > 0) == (a > 0) else (low, inside)
         if moved <= TOLERANCE or high / low <= 1.0 + TOLERANCE:
@@ -103,5 +116,3 @@ def _root(profile: Profile, low: float, high: float) -> tuple[float, str]:
     for factor in (inside / NEIGHBOUR, inside * NEIGHBOUR):
         if ends[0] < factor < ends[1]:
             profile.mean(factor)
-    a, b = profile.mean(low), profile.mean(high)
-    return low * (high / low) ** (a / (a - b)), direction

@@ -63,7 +63,7 @@ def flip_text(row: Json) -> str:
 
 
 def _flip(flip: Json) -> str:
-    if flip["ci_low"] is None:
+    if flip["ci_low"] is None or flip["ci_high"] is None:
         return f"{number(flip['factor'])} (not resolved)"
     return f"{number(flip['factor'])} ({number(flip['ci_low'])}-{number(flip['ci_high'])})"
 

@@ -74,6 +74,8 @@ def test_exact_without_randomness(small: Load, tmp_path: Path) -> None:
     """Every draft accepted: 20 steps of two tokens after the first; the interval shrinks to the point."""
     answer = ask(one_at_a_time(small, alpha=1.0), tmp_path, "draft_time", "verify_time", replicates=2)
     draft, verify = answer.document["inputs"]
+    (flip,) = draft["flips"]
+    assert flip["ci_high"] - flip["ci_low"] < 1e-6
     assert draft["flips"][0]["factor"] == pytest.approx((41 / 21 - 1) * 5, rel=0.005)
     # verified passes alone: 20 f T + T + 21 d = 41 T
     assert verify["flips"][0]["factor"] == pytest.approx((40 * 10 - 21 * 2) / 200, rel=0.005)

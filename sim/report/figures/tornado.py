@@ -11,7 +11,8 @@ from sim.report.wording import metric_name, plain
 _DEFINITION = (
     "Every input is multiplied by a factor, one at a time; 1 is the scenario as stated. Bars reach from the speed-up "
     "at the low end of the input's plausible range to that at its high end, paired over replicates. A flip point is "
-    "the factor at which the speed-up crosses the gain that counts as paying, with a bootstrap interval of replicates."
+    "the factor at which the speed-up crosses the gain that counts as paying; its interval holds the factors at which "
+    "the speed-up cannot be told from that gain."
 )
 _LOW, _HIGH = "#56789a", "#c2703d"
 _ENDS = ("low", "input at the low end of its range", _LOW), ("high", "input at the high end of its range", _HIGH)
