@@ -101,7 +101,7 @@ def _interval(profile: Profile, root: float, direction: str, confidence: float) 
 
 
 def _refine(profile: Profile, low: float, high: float) -> None:
-    """Evaluate factors ever closer to where the mean is 0, linear in the logarithm of the factor, and its neighbours."""
+    """Evaluate factors ever closer to where the mean is 0 (linear in the logarithm of the factor), and neighbours."""
     ends, inside = (low, high), low
     for _ in range(MOST_STEPS):
         a, b = profile.mean(low), profile.mean(high)
