@@ -124,7 +124,9 @@ def demand_of(scenario: Scenario, base_dir: Path, max_model_len: int) -> Demand:
     output = np.clip(max_model_len - prompt, 0.0, table.output_tokens)
     total = max(float(output.sum()), 1.0)
     context = float((output * (prompt + (output - 1.0) / 2.0)).sum()) / total
-    return Demand(facts.num_requests, facts.mean_prompt_tokens, facts.mean_output_tokens, max(1, round(context)))
+    shared = 0.0 if table.prefixes is None else float(table.prefixes.tokens.sum() / prompt.sum())
+    means = (facts.mean_prompt_tokens, facts.mean_output_tokens, shared)
+    return Demand(facts.num_requests, *means, max(1, round(context)))
 
 
 def _cost(scenario: Scenario, setup: ArmSetup) -> Cost:

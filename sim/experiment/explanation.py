@@ -31,12 +31,14 @@ class Demand:
     """The workload in means.
 
     Attributes:
+        shared_prompt_frac: share of the prompt tokens that an earlier request begins with as well.
         decode_context_tokens: context of a decoding request, over its output tokens; what a decode step meets.
     """
 
     num_requests: int
     mean_prompt_tokens: float
     mean_output_tokens: float
+    shared_prompt_frac: float
     decode_context_tokens: int
 
 

@@ -68,6 +68,9 @@ def _head(explanation: Explanation) -> Iterator[str]:
         f"prompts {count(demand.mean_prompt_tokens)} tokens, outputs {count(demand.mean_output_tokens)} on average; a "
         f"decode step meets {count(demand.decode_context_tokens)} tokens of context"
     )
+    if demand.shared_prompt_frac:
+        shared = f"{100 * demand.shared_prompt_frac:.0f} % of the prompt tokens begin like an earlier request"
+        yield from labelled("note:", f"{shared}: with prefix caching less is prefilled than shown here", 6)
     for note in explanation.notes:
         yield from labelled("note:", printable(note), 6)
     if explanation.varied:

@@ -75,6 +75,8 @@ class ArmSetup:
             enable_chunked_prefill=engine.enable_chunked_prefill,
             scheduler_reserve_full_isl=engine.scheduler_reserve_full_isl,
             watermark=engine.watermark,
+            enable_prefix_caching=engine.enable_prefix_caching,
+            use_eagle=self.arm.speculative_config.use_eagle,
         )
 
 
@@ -177,7 +179,7 @@ def simulate(scenario: Scenario, arm: str, replicate: int, base_dir: Path, *, le
         server = Server(env, scheduler, setup.cost, setup.drafter, recorder, leap)
     arrivals = scenario.workload.arrivals
     submit = server.submit if arrivals.waits else server.post
-    env.process(arrivals.drive(env, range(len(requests)), requests.arrival_ns, submit))
+    env.process(arrivals.drive(env, requests, submit))
     env.run()
     scheduler.check()
     return recorder.record(scheduler)

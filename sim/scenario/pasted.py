@@ -29,7 +29,6 @@ _EXPLAINED = {
     "cost_model.attention_kernel: packed",
     "engine.quantization": "accepted, no effect; say model.weight_dtype instead",
     "speculative_config.acceptance_method": "accepted, no effect: gone from vLLM; say verification: {kind: typical}",
-    "engine.enable_prefix_caching": "accepted, no effect: every prompt is computed in full",
     "speculative_config.disable_by_batch_size": "accepted, no effect, as in vLLM V1; "
     "use num_speculative_tokens_per_batch_size",
 }
@@ -89,8 +88,6 @@ def _engine(pasted: Pasted) -> None:
             pasted.drop(path)
         elif key in EngineArgs.no_effect_keys:
             _no_effect(pasted, path)
-        elif key == "enable_prefix_caching" and node.value is True:
-            pasted.note(path, _EXPLAINED["engine.enable_prefix_caching"])
 
 
 def _snake_case(pasted: Pasted) -> None:

@@ -43,7 +43,7 @@ class Epoch:
     """
 
     def __init__(self, scheduler: Scheduler, k: int, first_step: int) -> None:
-        self._scheduler, self._k, self._base = scheduler, k, first_step
+        self._scheduler, self._k, self._base, self._step = scheduler, k, first_step, first_step
         self._future = np.zeros((4096, len(NOTHING)), np.int64)
         self._now = NOTHING
         self._walkers: dict[int, Walker] = {}
@@ -54,6 +54,7 @@ class Epoch:
         self._new_k: int | None = None
         self._quiet: StepFacts | None = None
         self.ended: list[Walker] = []
+        scheduler.cache.progress = self._progress
         for entry in scheduler.take_running():
             self._register(self._scheduler.track.walk(entry, first_step, k, fresh=0))
 
@@ -64,7 +65,7 @@ class Epoch:
 
     def next(self, step: int) -> EpochStep | None:
         """Schedule the engine step with this index; None (and nothing changed) when a decision is due."""
-        scheduler, index = self._scheduler, step - self._base
+        scheduler, index, self._step = self._scheduler, step - self._base, step
         self._now = self._future[index].tolist() if index < len(self._future) else NOTHING
         budget = scheduler.config.max_num_scheduled_tokens - len(self._walkers) - self._now[DRAFTS]
         needed = self._now[BLOCKS]
@@ -73,11 +74,14 @@ class Epoch:
             tokens = min(self._partial.lag, budget)
             held = self._blocks_of_chunk(self._partial, tokens)
             needed += held - self._partial.blocks
-            chunks = [(self._partial._replace(blocks=held), tokens)]
+            settled = self._partial.known - self._partial.lag + tokens
+            chunks = [(self._partial._replace(blocks=held, settled=settled), tokens)]
             budget -= tokens
         if self._new_k is not None or needed > scheduler.pool.free or budget < 0 or (chunks and tokens < 1):
             return None
         scheduler.pool.take(needed)
+        if chunks:
+            scheduler.cache.fill(chunks[0][0].row, chunks[0][0].settled)
         admitted = self._admit(budget, bool(self._walkers or chunks)) if scheduler.waiting.queue else []
         if admitted or chunks:
             return self._describe(chunks + admitted, [entry.row for entry, _ in admitted])
@@ -100,13 +104,15 @@ class Epoch:
                 self._register(walker)
         self._joining = []
         for walker in done:
-            scheduler.pool.give_back(int(walker.blocks[-1]))
+            settled = walker.settled_before(step + 1)
+            scheduler.cache.leave(walker.entry.row, int(walker.blocks[-1]), settled)
             scheduler.waiting.leave(walker.entry.row, walker.entry.end)
         self.ended += done
         return [walker.entry.row for walker in done]
 
     def close(self, step: int) -> list[Walker]:
         """Write the running list back as it is before this engine step; returns the walkers cut short."""
+        self._scheduler.cache.progress = None
         walkers = list(self._walkers.values())
         entries = [walker.at(step) for walker in walkers]
         k = self._k if self._new_k is None else self._new_k
@@ -124,6 +130,11 @@ class Epoch:
             self._future = np.concatenate((self._future, np.zeros_like(self._future)))
         self._future[first + fresh : end] += loads[fresh:]
         self._count(entry, 1, entry.known + fresh)
+
+    def _progress(self, row: int) -> int | None:
+        """Final tokens of a decoding request, as the step being scheduled sees them."""
+        walker = self._walkers.get(row)
+        return None if walker is None else walker.at(self._step).known
 
     def _count(self, entry: Entry, one: int, known: int) -> None:
         """A request joins (`one` = 1) or leaves (-1) the walkers with this many known tokens."""

@@ -23,6 +23,8 @@ class SchedulerConfig:
         scheduler_reserve_full_isl: admit a request only when blocks for its whole known length are free.
         watermark: share of all blocks that an admission must leave free while another request is scheduled.
         lookahead_tokens: KV slots reserved per running request for its next drafts.
+        enable_prefix_caching: full blocks can be shared, and found again until they are evicted.
+        use_eagle: a prefix hit loses its last block, which an EAGLE-like drafter has to see again.
     """
 
     max_num_seqs: int
@@ -35,6 +37,8 @@ class SchedulerConfig:
     enable_chunked_prefill: bool = True
     scheduler_reserve_full_isl: bool = True
     watermark: float = 0.0
+    enable_prefix_caching: bool = False
+    use_eagle: bool = False
 
 
 class StepFacts(NamedTuple):

@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from sim.acceptance.base import Tape
 from sim.draft_length.base import DraftLength
 from sim.errors import InvariantError
+from sim.kv_cache.block_names import BlockNames
 from sim.kv_cache.block_pool import BlockPool
+from sim.kv_cache.prefix_cache import NoPrefixCache, PrefixCache
 from sim.scheduler.plan import Emitted, SchedulerConfig, StepPlan, plan_step
 from sim.scheduler.running import KNOWN, OVER, Running
 from sim.scheduler.waiting import Waiting
@@ -44,7 +46,8 @@ class Scheduler:
         self.config, self.table, self.tape, self.draft_length = config, table, tape, draft_length
         self.pool = BlockPool(config.num_blocks, config.block_size)
         self.running = Running(config.max_num_seqs)
-        self.waiting = Waiting(config, table, self.pool)
+        self.cache = _prefix_cache(config, table, self.pool)
+        self.waiting = Waiting(config, table, self.cache)
         self.num_preemptions = np.zeros(len(table), np.int64)
         self.recomputed_tokens = np.zeros(len(table), np.int64)
         longest = int((table.prompt_tokens + table.output_tokens).max(initial=0))
@@ -77,6 +80,7 @@ class Scheduler:
         preempted: list[int] = []
         admitted: list[int] = []
         granted = self._schedule_running(preempted)
+        self._settle(granted)
         if self.waiting.queue and not preempted:
             scheduled = int(granted.sum())
             room = self.config.max_num_seqs - self.running.count
@@ -144,7 +148,8 @@ class Scheduler:
         Raises:
             InvariantError: one is broken.
         """
-        self.pool.check(int(self.running.slots.sum()) // self.config.block_size)
+        self.pool.check(int(self.running.slots.sum()) // self.config.block_size - self.cache.surplus)
+        self.cache.check()
         self.running.check()
         if self.running.count > self.config.max_num_seqs or self.waiting.rows() & set(self.running.row.tolist()):
             raise InvariantError("running list too long, or a request both waits and runs")
@@ -170,6 +175,16 @@ class Scheduler:
         self.pool.take(needed)
         running.slots += blocks * block_size
         return granted
+
+    def _settle(self, granted: Ints) -> None:
+        """The full blocks of the tokens that are final can be found by others: `min(computed + granted, known)`."""
+        running, cache = self.running, self.cache
+        if not isinstance(cache, PrefixCache):
+            return
+        final = np.minimum(running.known - running.placeholders, running.known - running.lag + granted)
+        np.copyto(running.settled, final, where=granted > 0)
+        for at in np.flatnonzero(running.settled >= cache.due[running.row]).tolist():
+            cache.fill(int(running.row[at]), int(running.settled[at]))
 
     def _wanted(self) -> Ints:
         """The gap of each running request, capped by the long-prefill threshold and by max_model_len."""
@@ -225,7 +240,8 @@ class Scheduler:
         computed = int(running.known[last] - running.placeholders[last] - running.lag[last])
         self.num_preemptions[row] += 1
         self.recomputed_tokens[row] += max(0, computed)
-        self.pool.give_back(int(running.slots[last]) // self.config.block_size)
+        blocks, settled = int(running.slots[last]) // self.config.block_size, int(running.settled[last])
+        self.cache.leave(row, blocks, settled, returns=True)
         self.waiting.put_back(row, int(running.cursor[last]))
         running.resize(last)
         return row
@@ -246,9 +262,17 @@ class Scheduler:
         running = self.running
         rows: list[int] = running.row[at].tolist()
         self.waiting.num_emitted[rows] = running.cursor[at] - self.table.output_offset[rows]
-        self.pool.give_back(int(running.slots[at].sum()) // self.config.block_size)
+        blocks = running.slots[at] // self.config.block_size
+        for row, held, settled in zip(rows, blocks.tolist(), running.settled[at].tolist(), strict=True):
+            self.cache.leave(row, held, settled)
         keep = np.ones(running.count, np.bool_)
         keep[at] = False
         running.keep(np.flatnonzero(keep))
         self.waiting.blocked = False
         return rows
+
+
+def _prefix_cache(config: SchedulerConfig, table: RequestTable, pool: BlockPool) -> NoPrefixCache:
+    if not config.enable_prefix_caching:
+        return NoPrefixCache(pool)
+    return PrefixCache(pool, BlockNames(table, config.block_size), config.use_eagle)

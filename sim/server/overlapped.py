@@ -52,7 +52,7 @@ class OverlappedServer(Server):
     def _schedule(self) -> Scheduled | None:
         """The next step, or None when nothing can run yet."""
         plan = self._scheduler.schedule()
-        self._retire(self._scheduler.waiting.take_rejected())
+        self._retire(self._scheduler.waiting.take_rejected(), served=False)
         if not plan.forward.num_tokens:
             return None
         return Scheduled(plan, self._facts(plan), self._scheduler.pool.used)

@@ -43,7 +43,7 @@ class Server:
         env.process(self._serve())
 
     def submit(self, row: int) -> simpy.Event:
-        """Hand a request to the server now; the event fires when its last token is out or it is rejected."""
+        """Hand a request to the server now; its event fires when its last token is out (False: it was rejected)."""
         done = self._done[row] = self._env.event()
         self.post(row)
         return done
@@ -52,7 +52,7 @@ class Server:
         """Hand a request to the server now, when nobody waits for its end."""
         self._recorder.arrival(row, int(self._env.now))
         if not self._scheduler.add(row):
-            self._retire([row])
+            self._retire([row], served=False)
         elif not self._wake.triggered:
             self._wake.succeed()
 
@@ -68,7 +68,7 @@ class Server:
                 self._retire(finished)
                 continue
             plan = scheduler.schedule()
-            self._retire(scheduler.waiting.take_rejected())
+            self._retire(scheduler.waiting.take_rejected(), served=False)
             if not plan.forward.num_tokens:
                 continue
             cost = self._pricer.price(plan.forward, plan.drafting_seqs, plan.drafting_kv, plan.k_next)
@@ -94,7 +94,7 @@ class Server:
             preemptions=len(plan.preempted),
         )
 
-    def _retire(self, rows: Iterable[int]) -> None:
+    def _retire(self, rows: Iterable[int], served: bool = True) -> None:
         for row in rows:
             if row in self._done:
-                self._done.pop(row).succeed()
+                self._done.pop(row).succeed(served)

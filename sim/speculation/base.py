@@ -82,6 +82,14 @@ class SpeculationMethod(Spec):
         raise NotImplementedError
 
     @property
+    def use_eagle(self) -> bool:
+        """Whether a prefix hit loses its last block, which the drafter has to see again (vLLM's `use_eagle`).
+
+        True of drafters that read the target's hidden states: EAGLE, MTP and their like.
+        """
+        return False
+
+    @property
     def draft_length(self) -> DraftLength:
         """The rule that picks K for the next step."""
         raise NotImplementedError

@@ -35,6 +35,11 @@ class Eagle(AutoregressiveMethod):
     method: Literal["eagle", "eagle3"]
     model: str | None = None
 
+    @property
+    def use_eagle(self) -> bool:
+        """Always: the hidden states of cached tokens are gone."""
+        return True
+
     def drafter_model(self, target: Model, base_dir: Path) -> Model:
         """One decoder layer of the target's shape, its projection and its LM head."""
         return eagle_head(target, self.method)

@@ -24,6 +24,11 @@ class Mtp(AutoregressiveMethod):
     method: Literal["mtp", "deepseek_mtp"]
     model: str | None = None
 
+    @property
+    def use_eagle(self) -> bool:
+        """Always: the hidden states of cached tokens are gone."""
+        return True
+
     def drafter_model(self, target: Model, base_dir: Path) -> Model:
         """One block of the target's shape with its projection; the LM head is shared."""
         return mtp_head(target)

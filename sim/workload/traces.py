@@ -15,6 +15,7 @@ from sim.spec import Spec
 from sim.text_file import read_text
 from sim.token_streams.streams import holds_streams, read_streams
 from sim.units import PositiveCount, Seconds
+from sim.workload.prefixes import BlockHashes
 from sim.workload.requests import Ints
 from sim.workload.trace_formats import TraceFormat, parse
 
@@ -31,6 +32,7 @@ class Trace:
         path: the file.
         sha256: of the file's bytes, hex.
         timed: whether the file says when requests arrive; else all times are 0.
+        block_hashes: of every prompt's 512-token blocks; None when the trace has none.
     """
 
     arrival_ns: Ints
@@ -39,6 +41,7 @@ class Trace:
     path: Path
     sha256: str
     timed: bool = True
+    block_hashes: BlockHashes | None = None
 
     def __len__(self) -> int:
         return len(self.arrival_ns)
@@ -51,9 +54,9 @@ class Trace:
     def rows(self, part: slice, origin_ns: int) -> "Trace":
         """A part of the trace with times counted from `origin_ns`."""
         times = self.arrival_ns[part] - origin_ns
-        return replace(
-            self, arrival_ns=times, input_tokens=self.input_tokens[part], output_tokens=self.output_tokens[part]
-        )
+        hashes = None if self.block_hashes is None else self.block_hashes.rows(part)
+        prompts, outputs = self.input_tokens[part], self.output_tokens[part]
+        return replace(self, arrival_ns=times, input_tokens=prompts, output_tokens=outputs, block_hashes=hashes)
 
 
 class TraceSource(Spec):
@@ -151,9 +154,9 @@ def _load(
         return _of_streams(path)
     text, digest = read_text(path)
     columns = parse(text, path, trace_format, tick_s)
-    for column in columns:
+    for column in columns[:3]:
         column.setflags(write=False)
-    return Trace(*columns, path, digest)
+    return Trace(*columns[:3], path, digest, block_hashes=columns.block_hashes)
 
 
 def _of_streams(path: Path) -> Trace:

@@ -307,7 +307,9 @@ def test_what_cannot_be_is_named(small: Load) -> None:
         explain(small(model="llama-3.1-70b", hardware="rtx-4090"), Asked())
 
 
-@pytest.mark.parametrize("name", ["quickstart", "memory-pressure", "textbook", "mixed-traffic", "azure-replay"])
+@pytest.mark.parametrize(
+    "name", ["quickstart", "multi-turn", "memory-pressure", "textbook", "mixed-traffic", "azure-replay"]
+)
 def test_shipped_scenarios_can_be_explained(name: str) -> None:
     found = explain(load_scenario(name), Asked(batches=(1, 64)))
     numbers = [value for table in found.tables for r in table.rows for value in asdict(r).values()]

@@ -31,6 +31,12 @@ LOADS = {
     "closed-1": {"kind": "closed", "max_concurrency": 1},
     "closed-9": {"kind": "closed", "max_concurrency": 9},
     "poisson": {"kind": "poisson", "request_rate": 8},
+    "sessions": {
+        "kind": "sessions",
+        "turns": {"kind": "uniform", "min": 1, "max": 5},
+        "think_time": 0.5,
+        "max_concurrent_sessions": 9,
+    },
 }
 
 
@@ -58,6 +64,7 @@ def test_leaping_is_bit_identical_to_stepping(arm: str, load: str, num_gpu_block
                 "arrivals": LOADS[load],
                 "prompt_tokens": {"kind": "lognormal", "mean": 150, "cv": 1.0, "min": 1, "max": 600},
                 "output_tokens": {"kind": "lognormal", "mean": 90, "cv": 0.8, "min": 1, "max": 300},
+                "shared_prefix": {"tokens": 100, "count": 3, "skew": 1} if load in ("poisson", "sessions") else None,
                 "num_requests": 60,
             },
         },
@@ -67,3 +74,5 @@ def test_leaping_is_bit_identical_to_stepping(arm: str, load: str, num_gpu_block
     assert_identical(leaping, stepping)
     if load == "closed-9" and num_gpu_blocks_override:
         assert leaping.steps.preemptions.sum() > 0
+    if load in ("poisson", "sessions"):
+        assert leaping.requests.cached_tokens.sum() > 0

@@ -33,7 +33,9 @@ def section(text: str, title: str) -> list[str]:
 
 
 @pytest.mark.parametrize("breakdown", [False, True])
-@pytest.mark.parametrize("name", ["quickstart", "memory-pressure", "textbook", "mixed-traffic", "azure-replay"])
+@pytest.mark.parametrize(
+    "name", ["quickstart", "multi-turn", "memory-pressure", "textbook", "mixed-traffic", "azure-replay"]
+)
 def test_at_most_100_plain_ascii_columns(name: str, breakdown: bool) -> None:
     found = explain(load_scenario(name), Asked(batches=(1, 1024, 100_000), ks=(0, 1, 5, 12, 40)))
     text = explanation_text(found, every_k=True, breakdown=breakdown)

@@ -23,8 +23,8 @@ AZURE = (
     "2023-11-16 18:15:50.9951690,396,109\n2023-11-16 18:16:50.9951690,879,55"
 )
 MOONCAKE = [
-    {"timestamp": 27482, "input_length": 6955, "output_length": 52, "hash_ids": [46, 47]},
-    {"timestamp": 30535, "input_length": 6472, "output_length": 26, "hash_ids": [46]},
+    {"timestamp": 27482, "input_length": 6955, "output_length": 52, "hash_ids": list(range(46, 60))},
+    {"timestamp": 30535, "input_length": 6472, "output_length": 26, "hash_ids": [46, 47, *range(60, 71)]},
 ]
 
 
@@ -167,6 +167,15 @@ def test_real_ticks_are_found_and_other_traces_left_alone(tmp_path: Path, shared
         (json.dumps({**MOONCAKE[0], "input_length": 2.5}), "trace:1: input_length: expected a whole number of tokens"),
         (json.dumps({**MOONCAKE[0], "input_length": True}), "trace:1: input_length: expected a number, found 'True'"),
         (json.dumps({**MOONCAKE[0], "output_length": 0}), "trace:1: output_length: expected 1 to 10,000,000 tokens"),
+        (
+            json.dumps({**MOONCAKE[0], "hash_ids": [1, 2]}),
+            "trace:1: hash_ids: expected one hash per 512 tokens, found 2",
+        ),
+        (json.dumps({**MOONCAKE[0], "hash_ids": [1, "a"]}), "trace:1: hash_ids: expected a list of whole numbers"),
+        (
+            json.dumps(MOONCAKE[0]) + '\n{"timestamp": 1, "input_length": 5, "output_length": 5}',
+            "trace:2: hash_ids: given in some lines and not in others",
+        ),
         (json.dumps({**MOONCAKE[0], "output_length": 10**300}), "trace:1: output_length: too large"),
         ('{"timestamp": 1e999, "input_length": 2, "output_length": 2}', "trace:1: timestamp: too large"),
     ],
