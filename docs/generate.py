@@ -25,6 +25,7 @@ from sim.acceptance.spread import BetaSpread, LogitNormalSpread
 from sim.cli.theory import theory
 from sim.cost.base import COST_MODELS, Host
 from sim.cost.linear import Line
+from sim.routing.base import ROUTERS
 from sim.scenario.arms import Arm
 from sim.scenario.engine import ONLY_VALUE, EngineArgs
 from sim.scenario.pasted import SPECULATIVE_NO_EFFECT
@@ -49,6 +50,7 @@ MEANINGS = {
     "Scenario.cost_model": "see [cost_model](#cost_model); a plain word stands for `{kind: word}`",
     "Scenario.engine": "see [engine](#engine)",
     "Scenario.arms": "name -> [arm](#arms)",
+    "Scenario.router": "which replica gets a request, see [router](#router)",
     "Scenario.workload": "see [workload](#workload)",
     "Scenario.slo": "see [slo](#slo)",
     "Scenario.sweep": "see [sweep](#sweep)",
@@ -107,6 +109,7 @@ Break-evens are looked for along the first key. Without `workload.arrivals` and 
 
 #: Defaults that depend on the rest of the scenario, and types that the schema says less well.
 DEFAULTS = {"Scenario.cost_model": "`{kind: roofline}`", "Scenario.baseline": "see meaning"}
+DEFAULTS |= {"Scenario.router": "`{kind: least_outstanding}`"}
 DEFAULTS |= {"Workload.arrivals": "`{kind: closed, max_concurrency: 64}`", "Scenario.workload": "its defaults"}
 DEFAULTS |= {"Sweep.vary": "see [below](#sweepvary)", "Sweep.breakeven": "see meaning"}
 KINDS = {"num_speculative_tokens_per_batch_size": "list of [first, last, K] or null"}
@@ -122,6 +125,7 @@ def render() -> str:
         "## cost_model", words(COST_MODELS), *kinds(COST_MODELS),
         "### cost_model.host", table(Host), "### cost_model.draft (linear)", table(Line),
         "## engine", table(EngineArgs), *engine_remarks(),
+        "## router", "Which replica gets a request. " + words(ROUTERS), *kinds(ROUTERS),
         "## arms", table(Arm),
         "## speculative_config", words(SPECULATION), *kinds(SPECULATION), *speculation_remarks(),
         "## acceptance", words(ACCEPTANCE), *kinds(ACCEPTANCE),

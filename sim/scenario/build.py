@@ -20,8 +20,10 @@ from sim.scenario.what_if import AS_STATED, WhatIf
 from sim.scheduler.overlapped import OverlappedScheduler
 from sim.scheduler.plan import SchedulerConfig
 from sim.scheduler.schedule import Scheduler
+from sim.server.assemble import assemble
 from sim.server.overlapped import OverlappedServer
-from sim.server.recorder import Recorder
+from sim.server.recorder import Ledger, Recorder
+from sim.server.router import Router
 from sim.server.server import Server
 from sim.speculation.base import Drafter
 from sim.workload.requests import RequestTable
@@ -168,18 +170,38 @@ def simulate(scenario: Scenario, arm: str, replicate: int, base_dir: Path, *, le
     tape = draw_tape(setup.arm, requests, streams)
     k = setup.arm.speculative_config.max_accepted_tokens
     tape = setup.what_if.tape(tape, setup.survival(k), requests, streams) if k else tape
-    draft_length = setup.arm.speculative_config.draft_length
-    env, recorder = simpy.Environment(), Recorder(requests)
-    if setup.engine.async_scheduling:
-        ahead = OverlappedScheduler(setup.scheduler_config, requests, tape, draft_length)
-        scheduler: Scheduler = ahead
-        server: Server = OverlappedServer(env, ahead, setup.cost, setup.drafter, recorder)
-    else:
-        scheduler = Scheduler(setup.scheduler_config, requests, tape, draft_length)
-        server = Server(env, scheduler, setup.cost, setup.drafter, recorder, leap)
+    run = _Run(setup, requests, tape, leap)
+    servers = [run.server(number) for number in range(scenario.replicas)]
+    front = servers[0] if len(servers) == 1 else Router(servers, scenario.router, requests)
     arrivals = scenario.workload.arrivals
-    submit = server.submit if arrivals.waits else server.post
-    env.process(arrivals.drive(env, requests, submit))
-    env.run()
-    scheduler.check()
-    return recorder.record(scheduler)
+    submit = front.submit if arrivals.waits else front.post
+    run.env.process(arrivals.drive(run.env, requests, submit))
+    return run.record()
+
+
+class _Run:
+    """The servers of one run: their clock, what they write down, and their schedulers."""
+
+    def __init__(self, setup: ArmSetup, requests: RequestTable, tape: Tape, leap: bool) -> None:
+        self.env, self._ledger = simpy.Environment(), Ledger(requests)
+        self._setup, self._tape, self._leap = setup, tape, leap
+        self._servers: list[tuple[Recorder, Scheduler]] = []
+
+    def server(self, number: int) -> Server:
+        """Another server, like the others."""
+        setup, recorder = self._setup, Recorder(self._ledger, number)
+        config, k_rule = setup.scheduler_config, setup.arm.speculative_config.draft_length
+        if setup.engine.async_scheduling:
+            ahead = OverlappedScheduler(config, self._ledger.table, self._tape, k_rule)
+            self._servers.append((recorder, ahead))
+            return OverlappedServer(self.env, ahead, setup.cost, setup.drafter, recorder)
+        scheduler = Scheduler(config, self._ledger.table, self._tape, k_rule)
+        self._servers.append((recorder, scheduler))
+        return Server(self.env, scheduler, setup.cost, setup.drafter, recorder, self._leap)
+
+    def record(self) -> RunRecord:
+        """Let time pass until nothing happens any more; what was written down."""
+        self.env.run()
+        for _, scheduler in self._servers:
+            scheduler.check()
+        return assemble(self._ledger, self._servers)

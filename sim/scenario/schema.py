@@ -10,6 +10,8 @@ from sim.hardware.catalogue import find_gpu
 from sim.hardware.gpu import Gpu
 from sim.models.catalogue import find_model
 from sim.models.model import KvCacheDtype, Model, WeightDtype
+from sim.routing.base import ROUTERS, RoutingPolicy
+from sim.routing.least_outstanding import LeastOutstanding
 from sim.scenario.arms import Arm
 from sim.scenario.defaults import fill_defaults
 from sim.scenario.engine import EngineArgs
@@ -164,6 +166,9 @@ class Scenario(Spec):
     Attributes:
         name: names the results folder.
         seed: of all random numbers; replicates and arms share it.
+        replicas: servers like this one, behind a router; each has its own `tensor_parallel_size` GPUs, and the load is
+            that of all together.
+        router: which replica gets a request.
         baseline: the arm the others are compared with; default `plain`, else the first arm without speculation.
         what_if: factors on times and acceptance, all 1 unless a study asks how much depends on them.
     """
@@ -175,6 +180,8 @@ class Scenario(Spec):
     model: ModelChoice
     cost_model: Annotated[CostModel, COST_MODELS]
     engine: EngineArgs = Field(default_factory=EngineArgs)
+    replicas: Annotated[PositiveCount, Field(le=1024)] = 1
+    router: Annotated[RoutingPolicy, ROUTERS] = Field(default_factory=LeastOutstanding)
     arms: Annotated[dict[Slug, Arm], Field(min_length=1)]
     baseline: str = ""
     workload: Workload
