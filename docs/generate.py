@@ -29,7 +29,8 @@ from sim.routing.base import ROUTERS
 from sim.scenario.arms import Arm
 from sim.scenario.engine import ONLY_VALUE, EngineArgs
 from sim.scenario.pasted import SPECULATIVE_NO_EFFECT
-from sim.scenario.schema import Breakeven, GpuOverrides, Hardware, ModelChoice, Scenario, Slo, Sweep
+from sim.scenario.schema import Breakeven, GpuOverrides, Hardware, ModelChoice, Scenario, Sweep
+from sim.scenario.slo import Slo
 from sim.spec import Family, Spec
 from sim.speculation.base import SPECULATION
 from sim.verification.base import VERIFICATION
@@ -142,7 +143,7 @@ def render() -> str:
         "### workload.classes", table(TrafficClass),
         "## arrivals", words(ARRIVALS), *kinds(ARRIVALS),
         "## lengths", "Under `prompt_tokens` and `output_tokens`. " + words(LENGTHS), *kinds(LENGTHS),
-        "## slo", table(Slo),
+        "## slo", summary(Slo), table(Slo),
         "## sweep", table(Sweep), "### sweep.vary", VARY, "### sweep.breakeven", table(Breakeven),
     ]  # fmt: skip
     return "\n\n".join(parts)

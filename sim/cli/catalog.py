@@ -1,4 +1,4 @@
-"""`specsim catalog gpus|models [ID]`: what the catalogue knows, with its sources."""
+"""`specsim catalog gpus|models|slos [ID]`: what the catalogue knows, with its sources."""
 
 import json
 from collections.abc import Sequence
@@ -12,16 +12,17 @@ from sim.hardware.catalogue import find_gpu, gpu_ids
 from sim.hardware.gpu import Gpu
 from sim.models.catalogue import find_model, model_ids
 from sim.models.model import Model
+from sim.scenario.slo import find_slo, slo_ids
 
 Facts = dict[str, object]
 
 
 @click.command(name="catalog")
-@click.argument("kind", type=click.Choice(["gpus", "models"]))
+@click.argument("kind", type=click.Choice(["gpus", "models", "slos"]))
 @click.argument("entry", metavar="[ID]", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def catalog(kind: str, entry: str | None, as_json: bool) -> None:
-    """List the known GPUs or models, or show one of them with its sources.
+    """List the known GPUs, models or SLOs, or show one of them with its sources.
 
     For a model, ID may also be a Hugging Face id or the path of a config.json.
     """
@@ -31,7 +32,7 @@ def catalog(kind: str, entry: str | None, as_json: bool) -> None:
     elif entry:
         click.echo(_facts_text(found[0]))
     else:
-        _print_table(_GPU_COLUMNS if kind == "gpus" else _MODEL_COLUMNS, found)
+        _print_table(_COLUMNS[kind], found)
 
 
 command = catalog
@@ -40,6 +41,8 @@ command = catalog
 def _entries(kind: str, entry: str | None) -> list[Facts]:
     if kind == "gpus":
         return [_gpu_facts(find_gpu(name)) for name in ([entry] if entry else gpu_ids())]
+    if kind == "slos":
+        return [_slo_facts(name) for name in ([entry] if entry else slo_ids())]
     return [_model_facts(find_model(name, Path.cwd())) for name in ([entry] if entry else model_ids())]
 
 
@@ -68,6 +71,12 @@ def _model_facts(model: Model) -> Facts:
     }
 
 
+def _slo_facts(name: str) -> Facts:
+    slo = find_slo(name)
+    found = {entry_id: find_slo(entry_id) for entry_id in slo_ids()}
+    return {"id": next(entry_id for entry_id, entry in found.items() if entry is slo), **slo.model_dump(mode="json")}
+
+
 _GPU_COLUMNS = {
     "id": "id",
     "memory_gib": "memory GiB",
@@ -92,6 +101,10 @@ _MODEL_COLUMNS = {
     "max_model_len": "max_model_len",
     "mtp_layers": "MTP",
 }
+
+
+_SLO_COLUMNS = {"id": "id", "ttft": "TTFT ms", "tpot": "TPOT ms", "e2el": "E2EL ms", "percentile": "% of requests"}
+_COLUMNS = {"gpus": _GPU_COLUMNS, "models": _MODEL_COLUMNS, "slos": _SLO_COLUMNS}
 
 
 #: Shown in a readable unit, or only of interest to drafters: left out of the text (the JSON has everything).

@@ -16,13 +16,13 @@ from sim.scenario.arms import Arm
 from sim.scenario.defaults import fill_defaults
 from sim.scenario.engine import EngineArgs
 from sim.scenario.ranges import Values, expand
+from sim.scenario.slo import SloChoice
 from sim.scenario.what_if import AS_STATED, WhatIf
 from sim.spec import Seq, Spec
-from sim.units import Bytes, BytesPerS, FlopPerS, Milliseconds, PositiveCount
+from sim.units import Bytes, BytesPerS, FlopPerS, PositiveCount
 from sim.workload.workload import Workload
 
 Slug = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,79}$")]
-PositiveMs = Annotated[Milliseconds, Field(gt=0)]
 
 
 def _inline_or_name(value: object) -> str:
@@ -91,19 +91,6 @@ class ModelChoice(Spec):
             ScenarioError: neither in the catalogue nor a readable `config.json`.
         """
         return find_model(self.target, base_dir) if isinstance(self.target, str) else self.target
-
-
-class Slo(Spec):
-    """Latency objectives; a request is good when it meets all of them. At least one is needed.
-
-    Attributes:
-        percentile: share of requests, in percent, that must be good for the SLO to count as met.
-    """
-
-    ttft: PositiveMs | None = None
-    tpot: PositiveMs | None = None
-    e2el: PositiveMs | None = None
-    percentile: Annotated[float, Field(gt=0, lt=100)] = 99.0
 
 
 Objective = Literal[
@@ -185,7 +172,7 @@ class Scenario(Spec):
     arms: Annotated[dict[Slug, Arm], Field(min_length=1)]
     baseline: str = ""
     workload: Workload
-    slo: Slo | None = None
+    slo: SloChoice | None = None
     what_if: WhatIf = AS_STATED
     sweep: Sweep = Field(default_factory=Sweep)
 
