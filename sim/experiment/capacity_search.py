@@ -164,14 +164,18 @@ def points(setting: Setting, cells: Iterable[tuple[str, float]], runs: Runs, arm
 
 
 def _new_loads(setting: Setting, found: Carried) -> set[float]:
-    """The middle of every replicate's bracket that is too wide, or a load past its open end."""
+    """The middle of every replicate's bracket that is too wide, or a load past its open end.
+
+    A bracket need not be narrower than the replicates differ: in between the margin is interpolated.
+    """
     loads: set[float] = set()
+    wide = math.log1p(max(setting.tolerance, found.spread))
     for one in found.brackets:
         if one.open_end == "below":
             loads.add(one.high / PAST_END)
         elif one.open_end == "above":
             loads.add(one.low * PAST_END)
-        elif one.high / one.low > 1 + setting.tolerance and (not setting.axis.whole or one.high - one.low > 1):
+        elif math.log(one.high / one.low) > wide and (not setting.axis.whole or one.high - one.low > 1):
             loads.add(math.sqrt(one.low * one.high))
     least, most = setting.range
     return {min(max(load, least), most) for load in loads}

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import stdev
 from typing import Any, Literal
 
 from sim.metrics.statistics import Interval, mean_interval, paired_ratio
@@ -100,6 +101,12 @@ class Carried:
     def open_end(self) -> Edge | None:
         """The open end of the first replicate that has one."""
         return next((one.open_end for one in self.brackets if one.open_end), None)
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of the replicates' log estimates; 0 where fewer than two are known."""
+        logs = [math.log(one.estimate) for one in self.brackets if not one.open_end]
+        return stdev(logs) if len(logs) > 1 else 0.0
 
     @property
     def half_width(self) -> float:
