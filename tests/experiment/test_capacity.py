@@ -120,7 +120,7 @@ WORKLOAD: dict[str, Any] = {
 
 
 def test_a_fleet_grows_or_shrinks_from_its_estimate_to_the_smallest() -> None:
-    loaded = queue({"ttft": 30.0, "percentile": 90.0}, workload={**WORKLOAD, "output_tokens": ONE_TOKEN})
+    loaded = queue({"ttft": 30.0, "percentile": 80.0}, workload={**WORKLOAD, "output_tokens": ONE_TOKEN})
     setting = Setting(loaded, limits_of(loaded.scenario.slo), load_axis(loaded, "request_rate"), (1, 1e4), replicates=2)
     evaluator = Evaluator(Serial(), loaded.base_dir)
     from_below = smallest_fleet(setting, evaluator, "plain", 220.0, 1000.0, 1.0)
