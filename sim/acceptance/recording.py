@@ -42,6 +42,13 @@ class Recording:
         prompts = ones if self.prompt_tokens is None else self.prompt_tokens
         return RequestTable(zeros, prompts, self.decoded_tokens + 1, zeros, np.ones(count, dtype=np.bool_))
 
+    def part(self, first: int, every: int) -> "Recording":
+        """Every so many-th request from `first` on: parts of like output lengths, as requests are sorted by length."""
+        chosen = slice(first, None, every)
+        proposed = None if self.proposed is None else self.proposed[chosen]
+        prompts = None if self.prompt_tokens is None else self.prompt_tokens[chosen]
+        return Recording(self.accepted[chosen], proposed, self.decoded_tokens[chosen], prompts)
+
     def tape(self, max_draft_tokens: int) -> Tape:
         """The recorded requests as a tape over `table()`."""
         return joined(self.accepted, self.proposed, max_draft_tokens)
@@ -81,8 +88,25 @@ def _open(path: Path) -> TextIO:
     return gzip.open(path, "rt", encoding="ascii") if path.suffix == ".gz" else path.open(encoding="ascii")
 
 
+def recorded_methods(path: Path) -> tuple[str, ...]:
+    """The methods that a file holds, sorted.
+
+    Raises:
+        ScenarioError: the file is missing or is not such a table.
+    """
+    return tuple(sorted({row["method"] or "" for row in _table(path)}))
+
+
 def _rows(path: Path, method: str | None) -> Iterator[tuple[int, str, str, str]]:
     """(line, accepted, drafted, degenerate) of the rows of `method`."""
+    chosen = _method(path, list(recorded_methods(path)), method)
+    for line, row in enumerate(_table(path), start=2):
+        if row["method"] == chosen:
+            yield line, row["accepted"] or "", row.get("drafted") or "", row.get("degenerate") or "0"
+
+
+@lru_cache(maxsize=2)
+def _table(path: Path) -> list[dict[str, str]]:
     try:
         with _open(path) as file:
             table = list(csv.DictReader(file))
@@ -91,10 +115,7 @@ def _rows(path: Path, method: str | None) -> Iterator[tuple[int, str, str, str]]
     missing = [name for name in _COLUMNS if not table or name not in table[0]]
     if missing:
         raise ScenarioError(f"{path}: no column {' and no column '.join(missing)}; needed: {', '.join(_COLUMNS)}")
-    chosen = _method(path, sorted({row["method"] or "" for row in table}), method)
-    for line, row in enumerate(table, start=2):
-        if row["method"] == chosen:
-            yield line, row["accepted"] or "", row.get("drafted") or "", row.get("degenerate") or "0"
+    return table
 
 
 def _method(path: Path, found: list[str], method: str | None) -> str:

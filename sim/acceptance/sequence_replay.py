@@ -1,7 +1,7 @@
 """`sequence_replay`: recorded acceptance sequences, whole requests at a time. Exact where a recording is at hand."""
 
 from pathlib import Path
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field
 
@@ -24,6 +24,8 @@ class SequenceReplay(AcceptanceModel):
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"kind": "sequence_replay", "path": "accepted.csv.gz", "method": "eagle"}]}
     )
+
+    counts_accepted: ClassVar[bool] = True
 
     kind: Literal["sequence_replay"] = "sequence_replay"
     path: str = Field(description="CSV, or CSV.gz, with columns method, accepted and optionally drafted, degenerate")

@@ -73,7 +73,10 @@ class Acceptance:
     """What the acceptance model says at the arm's largest K; `traffic` is "" for the arm's own model.
 
     Attributes:
+        profile: what the kind was given: a profile, a catalogue id, what a file holds.
         tokens_per_step: with the bonus token.
+        acceptance_rate: accepted over drafted tokens.
+        alpha: the one rate per draft with the same tokens per step.
         rates: P(a step accepts at least i drafts), by position i.
         conditional_rates: the same given that the drafts before were accepted.
     """
@@ -82,6 +85,8 @@ class Acceptance:
     kind: str
     profile: str
     tokens_per_step: float
+    acceptance_rate: float
+    alpha: float
     rates: tuple[float, ...]
     conditional_rates: tuple[float, ...]
 

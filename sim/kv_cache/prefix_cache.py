@@ -131,14 +131,15 @@ class PrefixCache(NoPrefixCache):
 
     def enter(self, row: int, match: Match) -> None:
         """Touch the matched blocks: those that nobody held leave the free queue."""
+        self._await_fill(row, len(match.ids))
+        if not len(match.ids):
+            return
         idle = match.ids[self._ref[match.ids] == 0]
         self._queue.remove(idle)
         self.pool.take(len(idle))
         self._ref[match.ids] += 1
         self.surplus += len(match.ids) - len(idle)
-        if len(match.ids):
-            self._held[row] = match.ids
-        self._await_fill(row, len(match.ids))
+        self._held[row] = match.ids
 
     def fill(self, row: int, tokens: int) -> None:
         """Cache full blocks that others may ask for."""
@@ -149,13 +150,14 @@ class PrefixCache(NoPrefixCache):
     def leave(self, row: int, blocks: int, tokens: int, returns: bool = False) -> None:
         """Give the blocks back, last one first, so that the beginning of a request is evicted last."""
         full = tokens // self.pool.block_size
-        self._fill(row, full if returns else min(full, self._reach[row]))
+        if returns or self._reach[row]:
+            self._fill(row, full if returns else min(full, self._reach[row]))
+            self._await_fill(row, _NEVER)
         (self._returning.add if returns else self._returning.discard)(row)
-        self._await_fill(row, _NEVER)
-        held = self._held.pop(row, _NO_IDS)
         if self._num_unused == self.pool.num_blocks:  # nothing is cached: a count is enough
             self.pool.give_back(blocks)
             return
+        held = self._held.pop(row, _NO_IDS)
         self._evict_owed()
         held = held[::-1]
         self._ref[held] -= 1

@@ -126,6 +126,7 @@ class RunRecord:
         num_kv_blocks: size of the KV pools of all servers in blocks.
         block_size: tokens per block.
         num_replicas: servers behind the router.
+        tree_depth: the most drafts that a step can accept when token trees are verified; None for chains.
         evictions: cached blocks given up to make room, of those that several requests begin with or that a preempted
             one left behind.
     """
@@ -138,4 +139,5 @@ class RunRecord:
     num_kv_blocks: int
     block_size: int
     num_replicas: int = 1
+    tree_depth: int | None = None
     evictions: int = 0

@@ -75,7 +75,7 @@ def measure_run(record: RunRecord, measure: Measure) -> Measured:
     """Find the window and the columns that all metrics share."""
     window = measurement_window(record, measure.loop)
     times, emissions = latencies(record), chunks(record)
-    counts = count_speculation(emissions, window.contains(emissions.end_ns))
+    counts = count_speculation(emissions, window.contains(emissions.end_ns), record.tree_depth)
     good = good_requests(times, measure.slo)
     return Measured(record, measure, window, times, emissions, counts, steps_in(record.steps, window), good)
 
@@ -225,7 +225,15 @@ def _speculation(run: Measured) -> Row:
         "wasted_draft_tokens": counts.num_draft_tokens - counts.num_accepted_tokens,
         "tokens_per_step": counts.tokens_per_step,
         "effective_k_mean": counts.num_draft_tokens / counts.num_drafts if counts.num_drafts else None,
+        "k_mean": counts.num_draft_tokens / counts.num_steps if counts.num_steps else None,
+        "k_switches": _k_switches(run),
     }
+
+
+def _k_switches(run: Measured) -> int:
+    """Steps of the window whose K differs from that of the step before."""
+    k = run.record.steps.num_draft_tokens
+    return int(np.count_nonzero(np.diff(k) * run.steps[1:]))
 
 
 def null_reason(key: str) -> str:
@@ -237,6 +245,7 @@ def null_reason(key: str) -> str:
         "usd_per_mtok_output": "no price was given, or no tokens came out in the window",
         "effective_k_mean": "no drafts were verified in the window",
         "tokens_per_step": "no tokens came out in the window",
+        "k_mean": "no tokens came out in the window",
         **dict.fromkeys(("prefix_cache_hit_rate", "prefix_cache_shared_rate"), NOTHING_SCHEDULED),
         "mem_bound_frac": "no step ended in the window, or passes took no time",
     }

@@ -6,6 +6,7 @@ from typing import Annotated, Self
 from pydantic import BeforeValidator, Field
 
 from sim.acceptance.base import ACCEPTANCE, AcceptanceModel
+from sim.draft_length.base import DRAFT_LENGTH, DraftLength
 from sim.spec import Spec
 from sim.speculation.base import SPECULATION, SpeculationMethod
 from sim.speculation.plain import Plain
@@ -25,6 +26,8 @@ class Arm(Spec):
 
     Attributes:
         speculative_config: vLLM's `--speculative-config`.
+        draft_length: how K is picked at run time; the largest K is that of `speculative_config`. Default: always that
+            one, or vLLM's `num_speculative_tokens_per_batch_size` where it is given.
         acceptance: how many drafts are accepted; required when the arm speculates, never assumed.
         class_acceptance: other acceptance for some traffic classes, by class name.
         verification: the rule that keeps or rejects drafts; null: `greedy_draft`, which at temperature 0 is
@@ -33,6 +36,7 @@ class Arm(Spec):
     """
 
     speculative_config: SpeculativeConfig = Field(default_factory=Plain)
+    draft_length: Annotated[DraftLength, DRAFT_LENGTH] | None = None
     acceptance: Annotated[AcceptanceModel, ACCEPTANCE] | None = None
     class_acceptance: dict[str, Annotated[AcceptanceModel, ACCEPTANCE]] = Field(default_factory=dict)
     verification: Annotated[VerificationRule, VERIFICATION] | None = None
@@ -64,6 +68,11 @@ class Arm(Spec):
     def lossless(self) -> bool:
         """Whether the output is distributed as without speculation."""
         return self.rule.lossless or not self.speculates
+
+    @property
+    def k_rule(self) -> DraftLength:
+        """The K rule in force."""
+        return self.draft_length or self.speculative_config.draft_length
 
     @property
     def speculates(self) -> bool:

@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.acceptance.base import Tape
-from sim.draft_length.base import DraftLength
+from sim.draft_length.base import Rule
 from sim.errors import InvariantError
 from sim.kv_cache.block_names import BlockNames
 from sim.kv_cache.block_pool import BlockPool
 from sim.kv_cache.prefix_cache import NoPrefixCache, PrefixCache
 from sim.scheduler.plan import Emitted, SchedulerConfig, StepPlan, plan_step
+from sim.scheduler.proposer import Proposer
 from sim.scheduler.running import KNOWN, OVER, Running
 from sim.scheduler.waiting import Waiting
 from sim.scheduler.walker import Entry, Track
@@ -36,14 +37,18 @@ class Scheduler:
         config: engine limits.
         table: the requests; `add` names them by row.
         tape: acceptance by output position.
-        draft_length: picks K for the next step.
+        rule: picks K for the next step.
+        drafter_stops: at K = 0 the drafter does not run, and catches up later.
 
     Attributes:
         num_preemptions, recomputed_tokens: (N,) by request.
     """
 
-    def __init__(self, config: SchedulerConfig, table: RequestTable, tape: Tape, draft_length: DraftLength) -> None:
-        self.config, self.table, self.tape, self.draft_length = config, table, tape, draft_length
+    def __init__(
+        self, config: SchedulerConfig, table: RequestTable, tape: Tape, rule: Rule, drafter_stops: bool = False
+    ) -> None:
+        self.config, self.table, self.tape = config, table, tape
+        self.proposer = Proposer(rule, len(table), drafter_stops)
         self.pool = BlockPool(config.num_blocks, config.block_size)
         self.running = Running(config.max_num_seqs)
         self.cache = _prefix_cache(config, table, self.pool)
@@ -89,7 +94,13 @@ class Scheduler:
                 self.running.extend([entry for entry, _ in entries], self.config.block_size)
                 admitted = [entry.row for entry, _ in entries]
                 granted = np.concatenate((granted, np.array([tokens for _, tokens in entries], np.int64)))
-        return plan_step(self.running, granted, self.draft_length, admitted, preempted)
+        plan = plan_step(self.running, granted, admitted, preempted)
+        if self.proposer.table is not None:
+            self.proposer.look_up(plan, self.proposer.table)
+        else:
+            self._ask_rule(plan)
+        self.proposer.keep_up(self.running, plan)
+        return plan
 
     def commit(self, plan: StepPlan) -> Emitted:
         """Accept drafts, roll back the rest, emit, propose drafts for the next step, and retire what is done."""
@@ -99,7 +110,7 @@ class Scheduler:
         tokens = np.minimum(accepted + 1, -running.over[sel])
         running.cells[KNOWN : OVER + 1, sel] += tokens
         running.lag[sel] = 1
-        self._propose(sel, plan.k_next)
+        self._propose(sel, plan.drafts_next)
         self._last_k = plan.k_next if isinstance(sel, slice) else None
         return Emitted(rows, cursor, tokens, plan.drafts, accepted, self.retire_finished())
 
@@ -114,10 +125,10 @@ class Scheduler:
     def steady_drafts(self) -> int | None:
         """The K that all running requests have drafts for, when their steps can be foreseen from here; else None.
 
-        Foreseeable: all decode (or none runs), no request is near max_model_len or long_prefill_token_threshold, and
-        no preempted request waits. Then an `Epoch` can take over.
+        Foreseeable: K follows from the batch size, all decode (or none runs), no request is near max_model_len or
+        long_prefill_token_threshold, and no preempted request waits. Then an `Epoch` can take over.
         """
-        if self._near_max_model_len or self.config.long_prefill_token_threshold:
+        if self.proposer.table is None or self._near_max_model_len or self.config.long_prefill_token_threshold:
             return None
         if self.waiting.resumes_next():
             return None
@@ -248,7 +259,16 @@ class Scheduler:
 
     # ---- after the step ----------------------------------------------------------------------------------------
 
-    def _propose(self, sel: slice | Ints, k: int) -> None:
+    def _ask_rule(self, plan: StepPlan) -> None:
+        """The rule sees what becomes of this step's drafts, then picks the next ones: the drafter runs after that."""
+        running, sel, judged = self.running, plan.emitting, plan.verifying
+        cursor = running.cursor[sel]
+        accepted = self.tape.taken(cursor, plan.drafts)
+        judged &= running.speculates[sel] > 0
+        self.proposer.observe(plan, running.row[sel][judged], plan.drafts[judged], accepted[judged])
+        self.proposer.choose(running, plan, cursor + accepted + 1)
+
+    def _propose(self, sel: slice | Ints, k: int | Ints) -> None:
         """Drafts for the next step of the requests that emitted: k each, or what the drafter finds there."""
         running, proposed = self.running, self.tape.proposed
         if proposed is None:

@@ -54,6 +54,7 @@ class _Assembly:
             num_kv_blocks=sum(scheduler.pool.num_blocks for scheduler in self._schedulers),
             block_size=first.pool.block_size,
             num_replicas=len(self._schedulers),
+            tree_depth=first.tape.tree_depth,
             evictions=sum(scheduler.cache.evictions for scheduler in self._schedulers),
         )
 

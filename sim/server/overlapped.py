@@ -59,7 +59,7 @@ class OverlappedServer(Server):
 
     def _overlap(self, plan: StepPlan) -> StepCost:
         """Host time hides behind the GPU; only what sticks out is counted."""
-        cost = self._pricer.price(plan.forward, plan.drafting_seqs, plan.drafting_kv, plan.k_next)
+        cost = self._pricer.price(plan.work)
         gpu_ns = cost.draft_ns + cost.target_ns
         host_ns = cost.host_ns if self._pricer.host_is_remainder else max(0, cost.host_ns - gpu_ns)
         return StepCost(max(1, gpu_ns + host_ns), cost.draft_ns, cost.target_ns, host_ns, cost.price)

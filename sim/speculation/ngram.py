@@ -9,11 +9,31 @@ from sim.cost.base import BoundCost
 from sim.deployment import Deployment
 from sim.proposers.ngram import NgramLookup, Occurrence
 from sim.speculation.base import SPECULATION, Drafter, DraftWork
+from sim.speculation.facts import MethodFacts, TypicalAcceptance
 from sim.speculation.token_lookup import TokenLookup
 from sim.units import Microseconds, Nanoseconds, PositiveCount
 
 #: vLLM's, where neither length is given (`config/speculative.py`).
 _DEFAULT_LOOKUP = 5
+
+_FACTS = MethodFacts(
+    drafting="No pass: the longest suffix of the request's own tokens that occurs earlier is continued.",
+    cpu="a search, linear in the context",
+    acceptance_kinds=("stream_replay", "ngram_markov", "sequence_replay"),
+    engines={
+        "vLLM": "`method: ngram`",
+        "SGLang": "`--speculative-algorithm NGRAM`",
+        "TensorRT-LLM": "`NGramDecodingConfig`",
+        "Hugging Face": "`prompt_lookup_num_tokens`",
+        "llama.cpp": "`examples/lookup`",
+    },
+    sources=("vLLM `v1/spec_decode/ngram_proposer.py`", "SpecDecode-Bench, arXiv 2601.11580 (CPU time)"),
+    typical=(
+        TypicalAcceptance("Llama-3.1-8B, GSM8K, K=3, match 3 to 7, T=0", 1.17, "SpecDecode-Bench, arXiv 2601.11580"),
+        TypicalAcceptance("Llama-3.1-8B, ShareGPT, K=3, match 3 to 7, T=0", 1.29, "SpecDecode-Bench, arXiv 2601.11580"),
+        TypicalAcceptance("code editing, K=5, match 2 to 5", 2.96, "vLLM pull request 24344"),
+    ),
+)
 
 
 @SPECULATION.register
@@ -36,6 +56,8 @@ class Ngram(TokenLookup):
     """
 
     lookup_keys: ClassVar[tuple[str, ...]] = ("prompt_lookup_min", "prompt_lookup_max", "occurrence")
+
+    facts: ClassVar[MethodFacts | None] = _FACTS
 
     model_config = ConfigDict(
         json_schema_extra={

@@ -9,8 +9,19 @@ from sim.cost.base import BoundCost
 from sim.deployment import Deployment
 from sim.proposers.retrieval import Retrieval
 from sim.speculation.base import SPECULATION, Drafter
+from sim.speculation.facts import MethodFacts, TypicalAcceptance
 from sim.speculation.token_lookup import LookupPerRequest, TokenLookup
 from sim.units import Bytes, Microseconds, Milliseconds, PositiveCount
+
+_FACTS = MethodFacts(
+    drafting="No pass: continuations of the longest suffix found in a datastore of texts.",
+    cpu="a search per request, shared by a few threads",
+    acceptance_kinds=("stream_replay", "sequence_replay"),
+    engines={"vLLM": "no", "SGLang": "no", "TensorRT-LLM": "no", "Hugging Face": "no", "llama.cpp": "no"},
+    sources=("REST, arXiv 2311.08252", "FasterDecoding/REST (reference implementation)"),
+    typical=(TypicalAcceptance("Vicuna-7B, Spec-Bench, tree of 64 nodes, batch 1", 1.82, "Spec-Bench"),),
+    remarks=("The reference verifies a tree of 64 nodes; here the most frequent continuation is a chain.",),
+)
 
 
 @SPECULATION.register
@@ -34,6 +45,7 @@ class Rest(TokenLookup):
         search_threads: threads that share the searches of a step.
     """
 
+    facts: ClassVar[MethodFacts | None] = _FACTS
     lookup_keys: ClassVar[tuple[str, ...]] = ("datastore", "max_token_span", "max_continuation")
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"method": "rest", "num_speculative_tokens": 8}]})

@@ -9,6 +9,7 @@ from sim.cost.base import BoundCost
 from sim.deployment import Deployment
 from sim.proposers.suffix import SuffixDecoding
 from sim.speculation.base import SPECULATION, Drafter
+from sim.speculation.facts import MethodFacts
 from sim.speculation.token_lookup import LookupPerRequest, TokenLookup
 from sim.units import Microseconds, PositiveCount
 
@@ -17,6 +18,18 @@ from sim.units import Microseconds, PositiveCount
 _BYTES_PER_TOKEN = 2 * 112 + 4
 #: vLLM's default.
 _TREE_DEPTH = 24
+
+_FACTS = MethodFacts(
+    drafting="No pass: the most frequent continuation of the suffixes in a tree of earlier tokens.",
+    cpu="a tree walk and update per request, one after another",
+    acceptance_kinds=("stream_replay", "sequence_replay"),
+    engines={"vLLM": "`method: suffix` (needs ArcticInference)"},
+    sources=(
+        "SuffixDecoding, arXiv 2411.04975",
+        "ArcticInference `suffix_tree.cc`",
+        "vLLM `v1/spec_decode/suffix_decoding.py`",
+    ),
+)
 
 
 @SPECULATION.register
@@ -39,6 +52,7 @@ class Suffix(TokenLookup):
             for the method (ik_llama.cpp issue 1602); later versions walk several times faster.
     """
 
+    facts: ClassVar[MethodFacts | None] = _FACTS
     lookup_keys: ClassVar[tuple[str, ...]] = (
         "suffix_decoding_max_tree_depth", "suffix_decoding_max_spec_factor", "suffix_decoding_min_token_prob",
     )  # fmt: skip

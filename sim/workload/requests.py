@@ -81,6 +81,12 @@ class RequestTable:
         """(N,) tokens each request can emit before its output, or the context of the engine, ends; <= 0 for none."""
         return np.minimum(self.output_tokens, max_model_len - self.prompt_tokens)
 
+    def tiled(self, times: int) -> "RequestTable":
+        """These requests `times` over, all rows one after another (for statistics, not for a server)."""
+        numbers = self.arrival_ns, self.prompt_tokens, self.output_tokens, self.class_id
+        arrival, prompt, output, class_id = (np.tile(column, times) for column in numbers)
+        return RequestTable(arrival, prompt, output, class_id, np.tile(self.speculate, times), self.class_names)
+
     @cached_property
     def num_positions(self) -> int:
         """Length of the flat arrays: the sum of all output lengths."""

@@ -31,8 +31,8 @@ class Trace:
         input_tokens, output_tokens: (N,) lengths, >= 1.
         path: the file.
         sha256: of the file's bytes, hex.
-        timed: whether the file says when requests arrive; else all times are 0.
         block_hashes: of every prompt's 512-token blocks; None when the trace has none.
+        timed: whether the file says when requests arrive; else all times are 0.
     """
 
     arrival_ns: Ints
@@ -40,8 +40,8 @@ class Trace:
     output_tokens: Ints
     path: Path
     sha256: str
-    timed: bool = True
     block_hashes: BlockHashes | None = None
+    timed: bool = True
 
     def __len__(self) -> int:
         return len(self.arrival_ns)
@@ -55,8 +55,8 @@ class Trace:
         """A part of the trace with times counted from `origin_ns`."""
         times = self.arrival_ns[part] - origin_ns
         hashes = None if self.block_hashes is None else self.block_hashes.rows(part)
-        prompts, outputs = self.input_tokens[part], self.output_tokens[part]
-        return replace(self, arrival_ns=times, input_tokens=prompts, output_tokens=outputs, block_hashes=hashes)
+        prompt, output = self.input_tokens[part], self.output_tokens[part]
+        return replace(self, arrival_ns=times, input_tokens=prompt, output_tokens=output, block_hashes=hashes)
 
 
 class TraceSource(Spec):

@@ -9,7 +9,7 @@ import simpy
 
 from sim.acceptance.base import Tape
 from sim.cost.base import BoundCost, ForwardPass, HostOverhead, PassPrice
-from sim.draft_length.fixed import Fixed
+from sim.draft_length.base import TableRule
 from sim.metrics.record import RunRecord
 from sim.scheduler.overlapped import OverlappedScheduler
 from sim.scheduler.plan import SchedulerConfig
@@ -121,10 +121,10 @@ def serve(
     bound = BoundCost(price, price, HostOverhead(0.0, 0.0), 0.0, "test", 0.0)
     scheduler: Scheduler
     if overlapped:
-        scheduler = OverlappedScheduler(limits, w.table, w.tape(alpha), Fixed(k))
+        scheduler = OverlappedScheduler(limits, w.table, w.tape(alpha), TableRule.fixed(k))
         server: Server = OverlappedServer(env, scheduler, bound, drafter or PerDraft(), recorder)
     else:
-        scheduler = Scheduler(limits, w.table, w.tape(alpha), Fixed(k))
+        scheduler = Scheduler(limits, w.table, w.tape(alpha), TableRule.fixed(k))
         server = Server(env, scheduler, bound, drafter or PerDraft(), recorder, leap=leap)
     rows = iter(range(len(w.table)))
 

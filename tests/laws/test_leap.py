@@ -22,6 +22,33 @@ ARMS = {
         },
         "acceptance": IID,
     },
+    "tree": {
+        "speculative_config": {
+            "method": "eagle3",
+            "num_speculative_tokens": 12,
+            "num_speculative_tokens_per_batch_size": [[1, 2, 12], [3, 6, 5], [7, 64, 1]],
+            "tree": {"kind": "dynamic", "depth": 4, "top_k": 4},
+        },
+        "acceptance": {"kind": "per_rank", "rates": [0.6, 0.15, 0.05], "confidence_spread": 0.1},
+    },
+    "medusa": {
+        "speculative_config": {
+            "method": "medusa",
+            "num_speculative_tokens": 25,
+            "tree": {"kind": "named", "name": "eagle_25"},
+        },
+        "acceptance": {"kind": "length", "tokens_per_step": 2.4, "num_speculative_tokens": 5},
+    },
+    "schedule-stops": {
+        "speculative_config": {"method": "eagle3", "num_speculative_tokens": 4},
+        "draft_length": {
+            "kind": "draft_len_schedule",
+            "draft_len_schedule": [[2, 4], [5, 1]],
+            "switch_us": 70,
+            "cudagraph_slowdown": 0.2,
+        },
+        "acceptance": IID,
+    },
     "ngram": {
         "speculative_config": {"method": "ngram", "num_speculative_tokens": 4},
         "acceptance": {"kind": "ngram_markov", "profile": "sharegpt"},

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from sim.acceptance.base import Tape
-from sim.draft_length.fixed import Fixed
+from sim.draft_length.base import TableRule
 from sim.scheduler.plan import SchedulerConfig
 from sim.scheduler.schedule import Scheduler
 from sim.workload.requests import RequestTable, SharedPrefixes
@@ -20,7 +20,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         seed=st.integers(0, 2**32 - 1),
         k=st.integers(0, 4),
         block_size=st.sampled_from([1, 4, 16]),
-        pool=st.integers(64, 200),
+        pool=st.integers(75, 200),  # always room for the longest request, its drafts and the next ones
         budget=st.integers(4, 80),
         max_num_seqs=st.integers(1, 8),
         reserve=st.booleans(),
@@ -52,7 +52,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             use_eagle=use_eagle,
         )
         tape = np.random.Generator(np.random.Philox(seed)).integers(0, k + 1, self.table.num_positions)
-        self.k, self.scheduler = k, Scheduler(self.config, self.table, Tape(tape.astype(np.uint8)), Fixed(k))
+        self.k, self.scheduler = k, Scheduler(self.config, self.table, Tape(tape.astype(np.uint8)), TableRule.fixed(k))
         self.next_row, self.accepted_rows = 0, []
         self.emitted, self.owed = zeros.copy(), np.minimum(output, max_model_len - prompt)
 

@@ -61,6 +61,7 @@ class Req:
     speculate: bool
     tape: list[int]
     proposed: list[int] | None
+    reach: list[list[int]] | None  # token trees: drafts to verify for accepting 1, 2, ... of them, by output position
     content: list | None  # token ids of prompt and output
     out: int = 0
     computed: int = 0
@@ -97,7 +98,14 @@ class ReferenceScheduler:
         """Queue a request; False if it can never produce a token."""
         r = self.requests[row]
         req = Req(
-            row, r["prompt_tokens"], r["output_tokens"], r["speculate"], r["tape"], r.get("proposed"), r.get("content")
+            row,
+            r["prompt_tokens"],
+            r["output_tokens"],
+            r["speculate"],
+            r["tape"],
+            r.get("proposed"),
+            r.get("reach"),
+            r.get("content"),
         )
         if req.prompt + 1 > self.config.max_model_len or self.never_fits(req):
             return False
@@ -244,6 +252,8 @@ class ReferenceScheduler:
             if r.computed < r.known:
                 continue  # partial prefill
             accepted = min(r.tape[r.out], r.used)
+            if r.reach is not None:
+                accepted = sum(1 for need in r.reach[r.out] if need <= r.used)
             r.computed -= r.used - accepted
             tokens = min(accepted + 1, r.target - r.out, self.config.max_model_len - r.known)
             r.out += tokens

@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sim.acceptance.base import Tape
+from sim.acceptance.base import NEVER, Tape
+from sim.draft_length.base import TableRule
 from sim.errors import CapacityError
 from sim.scheduler import waiting
 from sim.scheduler.plan import SchedulerConfig
@@ -35,6 +36,7 @@ NUM_SCENARIOS = 1000
 NUM_SHARING = 600
 MAX_STEPS = 4000
 MAX_K = 4
+MAX_DEPTH = 3
 MAX_FRUITLESS = 20
 
 
@@ -103,6 +105,17 @@ def random_case(seed: int) -> Case:
     return Case(config, requests, arrivals)
 
 
+def with_trees(case: Case, seed: int) -> Case:
+    """The same case with token trees: which nodes the target walks to, at random, at every position."""
+    rng, drafts = random.Random(seed), case.config.drafts
+    nodes = drafts if isinstance(drafts, int) else max(k for _, _, k in drafts)
+    for request in case.requests:
+        depths = (rng.randint(0, min(nodes, MAX_DEPTH)) for _ in range(request["output_tokens"]))
+        request["reach"] = [sorted(rng.sample(range(1, nodes + 1), depth)) for depth in depths]
+        request["proposed"] = None
+    return case
+
+
 def sharing_case(seed: int) -> Case:
     """A random case with prefix caching: families of requests that begin alike, in a pool that evicts."""
     case, rng = random_case(seed), random.Random(seed + 1_000_000)
@@ -133,16 +146,6 @@ def reference_steps(case: Case) -> Iterator[tuple]:
     yield "never ends"
 
 
-class ReferenceDraftLength:
-    """The draft rule of the reference, for the production scheduler."""
-
-    def __init__(self, config) -> None:
-        self.config = config
-
-    def choose(self, num_seqs: int) -> int:
-        return self.config.drafts_for(num_seqs)
-
-
 def shared_prefixes(requests: list[dict]) -> SharedPrefixes | None:
     if not any("parent" in r for r in requests):
         return None
@@ -163,10 +166,13 @@ def production(case: Case) -> Scheduler:
     accepted = np.array([a for r in requests for a in r["tape"]], np.uint8)
     proposed = np.array([p for r in requests for p in r["proposed"] or [MAX_K] * r["output_tokens"]], np.uint8)
     ask = any(r["proposed"] is not None for r in requests)
+    reach = None
+    if any("reach" in r for r in requests):
+        padded = [(position + [NEVER] * MAX_DEPTH)[:MAX_DEPTH] for r in requests for position in r["reach"]]
+        reach = np.array(padded, np.uint8)
     limits = {k: v for k, v in vars(case.config).items() if k not in ("drafts", "max_fruitless_preemptions")}
-    return Scheduler(
-        SchedulerConfig(**limits), table, Tape(accepted, proposed if ask else None), ReferenceDraftLength(case.config)
-    )
+    rule = TableRule.of((n, case.config.drafts_for(n)) for n in range(1, case.config.max_num_seqs + 1))
+    return Scheduler(SchedulerConfig(**limits), table, Tape(accepted, proposed if ask else None, reach=reach), rule)
 
 
 def production_steps(case: Case) -> Iterator[tuple]:
@@ -218,6 +224,13 @@ def test_same_schedules_as_the_reference():
 
 def test_same_schedules_and_hits_with_prefix_caching():
     differences = {seed: d for seed in range(NUM_SHARING) if (d := first_difference(sharing_case(seed)))}
+    assert not differences, "\n".join(f"seed {seed}: {d}" for seed, d in list(differences.items())[:3])
+
+
+def test_trees_are_scheduled_and_cut_as_the_reference_does():
+    """Trees whose end the token budget or max_model_len cuts off keep their first nodes."""
+    cases = {seed: with_trees(random_case(seed), seed) for seed in range(200)}
+    differences = {seed: d for seed, case in cases.items() if (d := first_difference(case))}
     assert not differences, "\n".join(f"seed {seed}: {d}" for seed, d in list(differences.items())[:3])
 
 

@@ -77,7 +77,12 @@ def test_the_json_text_of_the_command_line_pastes_too(load) -> None:  # type: ig
 
 @pytest.mark.parametrize(
     ("model", "method"),
-    [("yuhuili/EAGLE3-LLaMA3.1", "eagle3"), ("yuhuili/EAGLE-LLaMA3.1", "eagle"), ("llama-3.2-1b", "draft_model")],
+    [
+        ("yuhuili/EAGLE3-LLaMA3.1", "eagle3"),
+        ("yuhuili/EAGLE-LLaMA3.1", "eagle"),
+        ("llama-3.2-1b", "draft_model"),
+        ("z-lab/LLaMA3.1-8B-Instruct-DFlash-UltraChat", "dflash"),
+    ],
 )
 def test_a_missing_method_is_inferred_as_vllm_does_and_said(load, model: str, method: str) -> None:  # type: ignore[no-untyped-def]
     arm = f"{{speculative_config: {{model: {model}, num_speculative_tokens: 2}}, acceptance: {{kind: iid, rate: 0.6}}}}"
