@@ -181,6 +181,7 @@ def _saved(ours: Fleet, theirs: Fleet, gpus: int, arm: Carried, baseline: Carrie
     return {
         "value": None if few is None or many is None else (many - few) * gpus,
         "by_replicate": by_replicate,
+        "num_replicates": len(ours.by_replicate),
         "gpus_per_gpu": _inverse(_ratio(arm, baseline, setting.confidence)),
     }
 

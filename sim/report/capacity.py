@@ -140,7 +140,10 @@ def _saved(arm: str, found: Json, baseline: Json, baseline_name: str) -> str:
     if saves["value"] is None:
         return f"{arm}: GPUs saved are not known"
     counted = saves["by_replicate"]
-    spread = f"{min(counted)} to {max(counted)} in {len(counted)} replicates" if counted else "by replicate: not known"
+    spread = "by replicate: not known"
+    if counted:
+        span = f"{min(counted)}" + (f" to {max(counted)}" if max(counted) > min(counted) else "")
+        spread = f"{span} in {len(counted)} of {saves['num_replicates']} replicates"
     sign = f"saves {saves['value']} of" if saves["value"] >= 0 else f"needs {-saves['value']} more than"
     text = f"{arm} {sign} the {baseline['gpus']} GPUs of {baseline_name} ({spread})"
     per = saves["gpus_per_gpu"]
