@@ -78,9 +78,9 @@ def _wanted(points: Sequence[Point], verdict: Verdict, spec: Breakeven, replicat
         if found is not None:
             new.add(found)
         elif _half_width(crossing) > spec.half_width:
-            enough = max(enough, _more(replicates, _half_width(crossing) / spec.half_width))
+            enough = max(enough, more_replicates(replicates, _half_width(crossing) / spec.half_width))
     if verdict.status == "indeterminate":
-        enough = max(enough, _more(replicates, math.inf))
+        enough = max(enough, more_replicates(replicates, math.inf))
     return Wanted(frozenset(new), enough)
 
 
@@ -88,7 +88,7 @@ def _half_width(crossing: FoundCrossing) -> float:
     return (crossing.ci_high - crossing.ci_low) / (2.0 * crossing.value)
 
 
-def _more(replicates: int, ratio: float) -> int:
+def more_replicates(replicates: int, ratio: float) -> int:
     """Replicates for an interval narrower by `ratio`, but no more than one step ahead: variances are only estimates."""
     return min(math.ceil(replicates * ratio**2) if ratio < 10 else 1_000_000, math.ceil(replicates * (1 + GROWTH)))
 

@@ -127,9 +127,14 @@ def measure_of(scenario: Scenario) -> Measure:
             saturates=getattr(workload.arrivals, "max_concurrent_sessions", None) is None,
         ),
         slo=Slo() if slo is None else Slo(slo.ttft, slo.tpot, slo.e2el, slo.percentile),
-        num_gpus=scenario.engine.tensor_parallel_size,
+        num_gpus=num_gpus(scenario),
         usd_per_gpu_hour=scenario.hardware.cost_per_gpu_hour_usd,
     )
+
+
+def num_gpus(scenario: Scenario) -> int:
+    """GPUs of all replicas."""
+    return scenario.engine.tensor_parallel_size * scenario.replicas
 
 
 def _identity(task: Task, scenario: Scenario) -> Row:
@@ -148,13 +153,18 @@ def _identity(task: Task, scenario: Scenario) -> Row:
         "max_concurrency": getattr(arrivals, "max_concurrency", None),
         "request_rate": getattr(arrivals, "request_rate", None),
         "burstiness": getattr(arrivals, "burstiness", None),
+        "replicas": scenario.replicas,
+        "num_gpus": num_gpus(scenario),
     }
 
 
 def _result(task: Task, scenario: Scenario, run: Measured, row: Row) -> dict[str, object]:
     deployment = set_up(scenario, task.arm, Path(task.base_dir)).deployment
     memory = asdict(deployment.memory)
-    memory |= {"num_kv_blocks": run.record.num_kv_blocks, "block_size": run.record.block_size}
+    memory |= {
+        "num_kv_blocks": run.record.num_kv_blocks // run.record.num_replicas,
+        "block_size": run.record.block_size,
+    }
     empty = [key for key, value in row.items() if value is None]
     outside, of_time = extrapolated_shares(run.record.steps, run.steps)
     inapplicable = ("max_concurrency", "request_rate", "burstiness", "verification")
