@@ -9,7 +9,7 @@ from sim.metrics.summary import Row
 _STATS = ("mean", "median", "p99")
 _TIMES = ("ttft", "tpot", "itl", "e2el")
 
-#: Metrics that arms are compared by; those in milliseconds are better when lower.
+#: Metrics that arms are compared by: all are better when higher, but for times and what a token takes.
 METRICS = (
     "output_throughput",
     "request_throughput",
@@ -17,10 +17,11 @@ METRICS = (
     "request_goodput",
     "tok_s_user_median",
     *(f"{stat}_{name}_ms" for name in _TIMES for stat in _STATS),
+    "usd_per_mtok_output",
 )
 
-#: Rates that an open loop prescribes.
-LOAD_METRICS = ("output_throughput", "request_throughput", "total_token_throughput")
+#: What an open loop prescribes: rates, and the price of GPUs per token of that rate.
+LOAD_METRICS = ("output_throughput", "request_throughput", "total_token_throughput", "usd_per_mtok_output")
 
 COMPARE_COLUMNS = (
     "arm", "baseline", "metric", "arm_value", "baseline_value", "speedup", "ci_low", "ci_high", "num_pairs", "verdict",
@@ -41,8 +42,13 @@ def runs_by_arm(rows: Iterable[Row]) -> dict[tuple[str, str], dict[int, Row]]:
 
 
 def is_lower_better(metric: str) -> bool:
-    """Whether a metric is a time."""
-    return metric.endswith("_ms")
+    """Whether less is better: times, money and energy."""
+    return metric.endswith("_ms") or metric.startswith(("usd_", "joules_"))
+
+
+def depends_on_length(metric: str) -> bool:
+    """Whether a metric of a saturated engine only tells how long the run was: latencies, and who met their limits."""
+    return metric.endswith("_ms") or metric in ("request_goodput", "tok_s_user_median")
 
 
 def pairs(runs: Runs, cell_id: str, arm: str, baseline: str, metric: str) -> dict[int, tuple[float, float]]:

@@ -19,7 +19,7 @@ def _variation_matters(context: Context) -> Iterator[Finding]:
             yield note(("sweep", "vary", key), "no effect: every prompt is computed in full whatever its value")
 
 
-@reads("slo", "sweep", "arms")
+@reads("slo", "sweep", "arms", "hardware")
 def _breakeven(context: Context) -> Iterator[Finding]:
     sweep, path = context.scenario.sweep, ("sweep", "breakeven")
     if sweep.breakeven is None:
@@ -29,3 +29,6 @@ def _breakeven(context: Context) -> Iterator[Finding]:
     if "request_goodput" in sweep.breakeven.objectives and context.scenario.slo is None:
         index = sweep.breakeven.objectives.index("request_goodput")
         yield Finding((*path, "objectives", index), "request_goodput needs an `slo`")
+    if "usd_per_mtok_output" in sweep.breakeven.objectives and context.scenario.hardware.cost_per_gpu_hour_usd is None:
+        index = sweep.breakeven.objectives.index("usd_per_mtok_output")
+        yield Finding((*path, "objectives", index), "usd_per_mtok_output needs `hardware.cost_per_gpu_hour_usd`")
