@@ -58,14 +58,21 @@ def pairs(runs: Runs, cell_id: str, arm: str, baseline: str, metric: str) -> dic
     return {rep: (float(a), float(b)) for rep, (a, b) in both.items() if a is not None and b is not None}
 
 
+def saturates(runs: Runs, cell_id: str, arm: str) -> bool:
+    """Whether the queue of an arm kept growing in most runs of a cell: in a short run it may do so by chance."""
+    rows = list(runs.get((cell_id, arm), {}).values())
+    return 2 * sum(bool(row["saturated"]) for row in rows) > len(rows)
+
+
 def is_offered_load(runs: Runs, cell_id: str, arms: Iterable[str], metric: str) -> bool:
     """Whether a throughput only repeats the arrival rate: in an open loop, as long as no arm is saturated.
 
     Arms then differ by what is in flight at the ends of the window, which says nothing about them.
     """
+    arms = list(arms)
     rows = [row for arm in arms for row in runs.get((cell_id, arm), {}).values()]
     is_open = any(row.get("max_concurrency") is None for row in rows)
-    return metric in LOAD_METRICS and is_open and not any(row["saturated"] for row in rows)
+    return metric in LOAD_METRICS and is_open and not any(saturates(runs, cell_id, arm) for arm in arms)
 
 
 def speedup(values: Iterable[tuple[float, float]], metric: str, confidence: float) -> Interval | None:

@@ -11,7 +11,15 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sim.errors import ResultsError
-from sim.experiment.compare import METRICS, Runs, depends_on_length, is_lower_better, is_offered_load, runs_by_arm
+from sim.experiment.compare import (
+    METRICS,
+    Runs,
+    depends_on_length,
+    is_lower_better,
+    is_offered_load,
+    runs_by_arm,
+    saturates,
+)
 from sim.experiment.results import Experiment, read_document
 from sim.metrics.statistics import Interval, mean_interval, welch_interval
 from sim.metrics.summary import Row
@@ -19,8 +27,6 @@ from sim.scenario.document import Node
 from sim.scenario.yaml_reader import read_yaml
 
 Vary = Mapping[str, object]
-#: A metric's values by replicate.
-Samples = Mapping[int, float]
 
 DIFFERENCE_COLUMNS = (
     "folder", "arm", "metric", "base_value", "value", "difference", "difference_low", "difference_high", "change",
@@ -267,8 +273,7 @@ def _caution(sides: Runs, point: str, metric: str) -> str:
     """Why a difference says nothing, if so."""
     if is_offered_load(sides, point, _SIDES, metric):
         return "repeats the offered load"
-    saturated = [any(bool(row["saturated"]) for row in sides[point, side].values()) for side in _SIDES]
-    if all(saturated) and depends_on_length(metric):
+    if all(saturates(sides, point, side) for side in _SIDES) and depends_on_length(metric):
         return "both saturated: depends on the length of the run"
     return ""
 

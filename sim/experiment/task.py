@@ -14,6 +14,7 @@ from sim.experiment.files import StorageError, json_bytes, parquet_bytes
 from sim.metrics.details import acceptance_details, itl_histogram, mean_decode_context, step_time_s
 from sim.metrics.series import request_columns, timeline_columns
 from sim.metrics.slo import Slo
+from sim.metrics.statistics import MIN_REQUESTS_FOR_P99
 from sim.metrics.summary import Measure, Measured, Row, measure_run, null_reason, summary_row
 from sim.metrics.usage import extrapolated_shares
 from sim.metrics.window import Loop
@@ -166,8 +167,6 @@ def _result(task: Task, scenario: Scenario, run: Measured, row: Row) -> dict[str
     }
 
 
-#: Below this many measured requests a 99th percentile rests on fewer than ten of them.
-MIN_REQUESTS_FOR_P99 = 1000
 #: What happened to steps that the cost model had not been given.
 OUTSIDE = "lay outside of the measured step times and were priced by the fallback model"
 

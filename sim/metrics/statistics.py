@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+#: Below this many requests a 99th percentile rests on fewer than ten of them.
+MIN_REQUESTS_FOR_P99 = 1000
 
 
 def incomplete_beta(a: float, b: float, x: float) -> float:
