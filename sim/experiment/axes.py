@@ -1,5 +1,6 @@
 """What a break-even is looked for along: named axes, and a first sweep over each."""
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -127,10 +128,16 @@ def spread(low: float, high: float, whole: bool) -> list[float] | list[int]:
 
 
 def _closed_form_crossings(loaded: LoadedScenario, low: float, high: float) -> list[int]:
-    """Whole concurrencies next to where the closed forms cross: a good first guess, and never a worse one."""
+    """Whole concurrencies where the closed forms cross and between their crossings.
+
+    A good first guess, and never a worse one: between two crossings close together a coarse first round sees nothing.
+    """
     scenario = loaded.scenario
     facts = scenario.workload.facts(loaded.base_dir)
     context = round(facts.mean_prompt_tokens + facts.mean_output_tokens / 2)
     _, curves = closed_forms(scenario, loaded.base_dir, context)
-    found = [round(crossing.value) for curve in curves.values() for crossing in curve.crossings]
-    return sorted({value for value in found if low < value < high})
+    found = list[float]()
+    for curve in curves.values():
+        places = [crossing.value for crossing in curve.crossings]
+        found += [*places, *(math.sqrt(a * b) for a, b in itertools.pairwise(places))]
+    return sorted({round(value) for value in found if low < value < high})
