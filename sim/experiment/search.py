@@ -142,7 +142,7 @@ def _point_within(crossing: FoundCrossing, x: Iterable[float], tolerance: float,
     gaps = [
         (math.log(b / a), a, b)
         for a, b in itertools.pairwise(inside)
-        if b / a > 1.0 + tolerance and (not whole or b - a > 1) and a < crossing.ci_high and b > crossing.ci_low
+        if b / a > 1.0 + tolerance and (not whole or b - a > 1) and a <= crossing.ci_high and b >= crossing.ci_low
     ]
     if not gaps:
         return None
