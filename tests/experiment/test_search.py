@@ -74,9 +74,12 @@ def begin(small: Load, values: Sequence[float], replicates: int = 5, **settings:
     return small(sweep=sweep).scenario
 
 
+TRUTH = 20.4
+
+
 def falling(x: float) -> float:
-    """Crosses at 20."""
-    return 0.2 * math.log2(20 / x)
+    """Crosses at one place."""
+    return 0.2 * math.log2(TRUTH / x)
 
 
 WAVY_TRUTH = [3.7, 11.0, 40.0, 90.0]
@@ -91,7 +94,7 @@ def test_points_are_added_until_the_crossing_is_bracketed(small: Load) -> None:
     scenario, answer, _ = searched(begin(small, [1, 4, 16, 64, 256], tolerance=0.1), falling)
     (crossing,) = answer["crossings"]
     low, high = crossing["bracket"]
-    assert low <= 20 <= high
+    assert low < TRUTH < high
     assert high / low <= 1.1 or high - low == 1
     assert len(scenario.sweep.vary[AXIS]) <= 9
     assert scenario.sweep.replicates == 5  # nothing is uncertain
@@ -104,7 +107,7 @@ def test_every_crossing_of_a_wave_is_found_and_sharpened(small: Load) -> None:
         assert crossing["value"] == pytest.approx(truth, rel=0.1)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     places=st.lists(st.floats(1.5, 200), min_size=0, max_size=4, unique=True),
     sign=st.sampled_from([-1, 1]),
@@ -168,7 +171,7 @@ CURVES = st.integers(2, 12).flatmap(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(CURVES)
 def test_nothing_is_ever_extrapolated(case: tuple[list[float], float, int, int]) -> None:
     """Every reported place lies between two tested loads with resolved, opposite signs; so does its interval."""
@@ -213,7 +216,7 @@ def test_stopping_when_it_is_sharp_enough_costs_little_coverage(small: Load) -> 
         grown += last.sweep.replicates > 5
         for crossing in answer["crossings"]:
             found += 1
-            hits += crossing["ci_low"] <= 20 <= crossing["ci_high"]
+            hits += crossing["ci_low"] <= TRUTH <= crossing["ci_high"]
     assert found >= 395
     assert grown > 100  # the rule was at work
     assert hits / found > 0.95 - 0.033 - 0.02
