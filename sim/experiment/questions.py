@@ -5,7 +5,7 @@ They differ because the arms run at different batch sizes when load is held equa
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from sim.experiment.evaluate import Evaluator
 from sim.experiment.executor import Serial
 from sim.experiment.results import load
 from sim.experiment.rounds import HowToRun, Progress, Workers
-from sim.experiment.run import run
+from sim.experiment.run import find_unfinished, run
 from sim.experiment.search import refine
 from sim.scenario.cells import cell_scenarios
 from sim.scenario.defaults import OPEN_LOOP_OBJECTIVES
@@ -48,6 +48,7 @@ class Search:
         replicates: of the first round; None = the scenario's.
         workers: makes the executor.
         progress: called after every run.
+        resume: take up the latest unfinished search of the same question, if there is one.
     """
 
     out_dir: Path
@@ -55,6 +56,7 @@ class Search:
     replicates: int | None
     workers: Workers
     progress: Progress | None
+    resume: bool = False
 
 
 def search(loaded: LoadedScenario, axis: Axis, limits: tuple[float, float] | None, how: Search) -> Answer:
@@ -75,7 +77,8 @@ def search(loaded: LoadedScenario, axis: Axis, limits: tuple[float, float] | Non
     if axis.name == "request_rate" and limits is None:
         limits = _rates_up_to(_busy_throughput(loaded))
     begun = first_sweep(loaded, axis, limits, sweep)
-    run_dir = run(begun, how.out_dir, progress=how.progress, how=HowToRun(how.workers, refine))
+    unfinished = find_unfinished(begun, how.out_dir) if how.resume else None
+    run_dir = run(begun, how.out_dir, progress=how.progress, how=HowToRun(how.workers, refine, resume=unfinished))
     return Answer(axis.name, run_dir, load(run_dir).breakeven())
 
 
@@ -124,6 +127,5 @@ def all_questions(loaded: LoadedScenario, limits: tuple[float, float] | None, ho
     settings = {key: value for key, value in how.settings.items() if key != "objectives"}
     telling: Sequence[str] = [name for name in how.settings.get("objectives", ()) if name not in LOAD_METRICS]
     settings |= {"objectives": telling} if telling else {}
-    open_how = Search(how.out_dir, settings, how.replicates, how.workers, how.progress)
-    opened = search(loaded, AXES["request_rate"], rate_range(closed), open_how)
+    opened = search(loaded, AXES["request_rate"], rate_range(closed), replace(how, settings=settings))
     return equal_batch(loaded), [closed, opened]
