@@ -1,7 +1,7 @@
 """The command line: a thin rim that calls the library. One small file per command, imported only when it is invoked.
 
-Data goes to stdout, messages to stderr. Exit codes: 0 ok, 1 internal error, 2 usage or scenario error, 4 some
-runs failed, 5 disk or memory full, 130 interrupted.
+Data goes to stdout, messages to stderr. Exit codes: 0 ok, 1 internal error, 2 usage or scenario error, 3 a limit of
+`compare --fail-if` is broken, 4 some runs failed, 5 disk or memory full, 130 interrupted.
 """
 
 import errno

