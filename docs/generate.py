@@ -1,6 +1,6 @@
-"""Writes the tables of docs/reference/scenario.md from the specs, and the examples of docs/reference/theory.md.
+"""Writes the tables of docs/reference/scenario.md, the examples of docs/reference/theory.md, and docs/methods.md.
 
-`tests/docs` checks that both are current.
+`tests/docs` checks that all are current.
 
 Usage: python docs/generate.py
 """
@@ -8,6 +8,7 @@ Usage: python docs/generate.py
 import inspect
 import json
 import re
+import runpy
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from click.testing import CliRunner
 from pydantic.fields import FieldInfo
 
 from sim.acceptance.base import ACCEPTANCE
+from sim.acceptance.context_decay import ContextDecay
 from sim.acceptance.distributions import Pair
 from sim.acceptance.language_model import LanguageModels
 from sim.acceptance.ngram_markov import NgramParameters
@@ -25,12 +27,15 @@ from sim.acceptance.spread import BetaSpread, LogitNormalSpread
 from sim.cli.theory import theory
 from sim.cost.base import COST_MODELS, Host
 from sim.cost.linear import Line
+from sim.draft_length.base import DRAFT_LENGTH
+from sim.draft_length.ema import Slot
 from sim.scenario.arms import Arm
 from sim.scenario.engine import ONLY_VALUE, EngineArgs
 from sim.scenario.pasted import SPECULATIVE_NO_EFFECT
 from sim.scenario.schema import Breakeven, GpuOverrides, Hardware, ModelChoice, Scenario, Slo, Sweep
 from sim.spec import Family, Spec
 from sim.speculation.base import SPECULATION
+from sim.speculation.trees import DynamicTree, NamedTree, NodesTree, OptimalTree, WidthsTree
 from sim.verification.base import VERIFICATION
 from sim.workload.arrivals.base import ARRIVALS
 from sim.workload.lengths.base import LENGTHS
@@ -86,7 +91,7 @@ MEANINGS = {
     "Linear.base_ms": "per pass of the target",
     "Linear.per_token_us": "per new token",
     "Linear.per_kv_token_ns": "per KV token read",
-    "AutoregressiveMethod.draft_tensor_parallel_size": "1 or the target's; null: the target's",
+    "NetworkMethod.draft_tensor_parallel_size": "1 or the target's; null: the target's",
     "Length.shape": "shape of the distribution around the mean",
     "ClosedLoop.ramp_s": "time over which the users start",
     "Lognormal.min": "shortest",
@@ -105,11 +110,19 @@ VARY = """Dotted keys of any field (not the name, the seed or the sweep itself) 
 Break-evens are looked for along the first key. Without `workload.arrivals` and `sweep.vary` the concurrencies 1, 2, 4,
 ... 256 are varied."""
 
+TREES = """The shape of token trees, for methods whose network names several guesses per position. K then counts nodes
+verified, the root (the last known token) not among them. A smaller K is the first nodes of the tree. SGLang's
+`speculative_num_steps`, `speculative_eagle_topk` and `speculative_num_draft_tokens`, vLLM's `speculative_token_tree`
+and TensorRT-LLM's `medusa_choices` are understood in `speculative_config`. See
+[acceptance](../background/acceptance.md#token-trees)."""
+
 #: Defaults that depend on the rest of the scenario, and types that the schema says less well.
 DEFAULTS = {"Scenario.cost_model": "`{kind: roofline}`", "Scenario.baseline": "see meaning"}
 DEFAULTS |= {"Workload.arrivals": "`{kind: closed, max_concurrency: 64}`", "Scenario.workload": "its defaults"}
+DEFAULTS |= {"Ema.slots": "SGLang's"}
 DEFAULTS |= {"Sweep.vary": "see [below](#sweepvary)", "Sweep.breakeven": "see meaning"}
 KINDS = {"num_speculative_tokens_per_batch_size": "list of [first, last, K] or null"}
+KINDS |= {"draft_len_schedule": "list of [largest batch, K] or null"}
 KINDS |= {"request_rate": "rate (/s)", "ramp_s": "duration (s)"}
 
 
@@ -124,10 +137,14 @@ def render() -> str:
         "## engine", table(EngineArgs), *engine_remarks(),
         "## arms", table(Arm),
         "## speculative_config", words(SPECULATION), *kinds(SPECULATION), *speculation_remarks(),
+        "### speculative_config.tree", TREES, *trees(),
+        "## draft_length", "How K is picked at run time ([more](../background/draft-length.md)).", words(DRAFT_LENGTH),
+        *kinds(DRAFT_LENGTH), "### slots (ema)", table(Slot),
         "## acceptance", words(ACCEPTANCE), *kinds(ACCEPTANCE),
         "### request_spread", words_of("kind", ["beta", "logit_normal"]),
         f"`beta`: {summary(BetaSpread)}", table(BetaSpread), f"`logit_normal`: {summary(LogitNormalSpread)}",
         table(LogitNormalSpread),
+        "### context_decay", summary(ContextDecay), table(ContextDecay),
         "### level (regime)", table(Level), "### parameters (regime)", table(RegimeParameters),
         "### parameters (ngram_markov)", table(NgramParameters),
         "### pairs (distributions)", summary(Pair), table(Pair),
@@ -308,6 +325,15 @@ def speculation_remarks() -> Iterator[str]:
     yield f"Accepted and reported as without effect, where the method has no such field: {keys}."
 
 
+def trees() -> Iterator[str]:
+    """The kinds of trees, one after the other."""
+    for spec in (NodesTree, NamedTree, WidthsTree, OptimalTree, DynamicTree):
+        yield f"#### tree: {spec.model_fields['kind'].default}"
+        yield summary(spec)
+        yield from examples(spec)
+        yield table(spec, skip="kind")
+
+
 def verification_remarks() -> Iterator[str]:
     """Which rules are lossless, and where each comes from."""
     lines = ["| rule | lossless | source |", "|---|---|---|"]
@@ -346,3 +372,4 @@ def _run(example: re.Match[str]) -> str:
 if __name__ == "__main__":
     THEORY.write_text(theory_page(), encoding="utf-8")
     PAGE.write_text(page(), encoding="utf-8")
+    runpy.run_path(str(Path(__file__).with_name("generate_methods.py")), run_name="__main__")

@@ -75,9 +75,14 @@ class Catalogue(Generic[S]):
         raise ScenarioError(f"unknown {self._what} {name!r}; {self._hint(name, ids)}")
 
     def _hint(self, name: str, ids: Sequence[str]) -> str:
-        by_key = {normalised(entry_id): entry_id for entry_id in ids}
-        near = [by_key[key] for key in difflib.get_close_matches(normalised(name), by_key, n=3, cutoff=0.5)]
+        near = nearest_ids(name, ids)
         return f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(ids)}"
+
+
+def nearest_ids(name: str, ids: Sequence[str]) -> list[str]:
+    """At most three ids spelt like `name`."""
+    by_key = {normalised(entry_id): entry_id for entry_id in ids}
+    return [by_key[key] for key in difflib.get_close_matches(normalised(name), by_key, n=3, cutoff=0.5)]
 
 
 def read_entry(path: Path, what: str, spec: type[S]) -> S:

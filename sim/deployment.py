@@ -62,6 +62,7 @@ def plan_deployment(
     num_gpu_blocks_override: int | None = None,
     activation_bytes: int | None = None,
     speculates: bool | None = None,
+    drafter_shares_target: bool = False,
     enable_expert_parallel: bool = False,
 ) -> Deployment:
     """Lay the models out on the GPUs and size the KV pool. Arguments are vLLM's engine arguments, with these remarks.
@@ -71,6 +72,7 @@ def plan_deployment(
     `num_gpu_blocks_override` pins the KV blocks; then only the weights have to fit, as in vLLM.
     `activation_bytes` pins the activation peak, which is `activation_peak_bytes` by default. `speculates` says whether
     drafts are verified, for which vLLM reserves memory even without a drafter network; by default when there is one.
+    `drafter_shares_target` says that the drafter is a part of the target and takes no memory of its own.
 
     Raises:
         ScenarioError: unknown formats, or parallel sizes that do not divide the models.
@@ -79,7 +81,7 @@ def plan_deployment(
     layout = Layout(
         target, drafter, gpu, tensor_parallel_size, drafter_tensor_parallel_size, weight_dtype, drafter_weight_dtype,
         kv_cache_dtype, block_size, gpu_memory_utilization, max_num_batched_tokens, max_num_seqs, activation_bytes,
-        drafter is not None if speculates is None else speculates, enable_expert_parallel,
+        drafter is not None if speculates is None else speculates, drafter_shares_target, enable_expert_parallel,
     )  # fmt: skip
     _check_arguments(layout, max_model_len)
     memory = layout.budget()

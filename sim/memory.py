@@ -66,11 +66,12 @@ class Layout:
     max_num_seqs: int
     activation_bytes: int | None
     speculates: bool = False
+    drafter_shares_target: bool = False
     expert_parallel: bool = False
 
     def budget(self) -> MemoryBudget:
         """Bytes by part; `kv_pool` is negative when the weights alone are too large."""
-        drafter, tp, drafter_tp = self.drafter, self.tensor_parallel_size, self.drafter_tensor_parallel_size
+        drafter, tp, drafter_tp = self._own_drafter, self.tensor_parallel_size, self.drafter_tensor_parallel_size
         usable = int(self.gpu_memory_utilization * self.gpu.memory)
         weights = self.target.weight_bytes(self.weight_dtype, tp, self.expert_parallel)
         drafter_weights = 0
@@ -88,6 +89,11 @@ class Layout:
         return MemoryBudget(
             self.gpu.memory, usable, weights, drafter_weights, activations, GRAPH_RESERVE_BYTES, left, per_token
         )
+
+    @property
+    def _own_drafter(self) -> Model | None:
+        """The drafter, where it has weights and KV beside the target's."""
+        return None if self.drafter_shares_target else self.drafter
 
     def kv_tokens(self) -> int:
         """Tokens that the KV pool holds, in whole blocks."""

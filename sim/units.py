@@ -124,6 +124,7 @@ Count = Annotated[
     int, BeforeValidator(parse_count), WithJsonSchema({"anyOf": [{"type": "integer"}, {"type": "string"}]})
 ]
 PositiveCount = Annotated[Count, _positive]
+NonNegative = Annotated[float, _non_negative]
 Probability = Annotated[float, Field(ge=0, le=1)]
 
 

@@ -1,24 +1,26 @@
 """`histogram`: how many steps accepted 0, 1, 2, ... drafts, as vLLM's `acceptance_histogram`."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import ConfigDict, Field, field_validator
 
 from sim.acceptance.base import ACCEPTANCE, MAX_DRAFT_TOKENS, Floats
-from sim.acceptance.depth import DepthRates, conditional_from_survival
+from sim.acceptance.depth import SpreadDepthRates, conditional_from_survival
 from sim.spec import Seq
 
 
 @ACCEPTANCE.register
-class Histogram(DepthRates):
-    """Steps accept j drafts with the measured frequency, independently of one another.
+class Histogram(SpreadDepthRates):
+    """Steps accept j drafts with the measured frequency, independently of one another; requests may differ.
 
     j counts drafts only: a step that accepted j emitted j + 1 tokens, the last one recovered or bonus. With a smaller K
     the counts above K are added to K.
     """
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"kind": "histogram", "counts": [300, 210, 150, 340]}]})
+
+    counts_accepted: ClassVar[bool] = True
 
     kind: Literal["histogram"] = "histogram"
     counts: Seq[float] = Field(

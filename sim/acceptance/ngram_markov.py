@@ -17,7 +17,7 @@ from sim.acceptance.depth import DEPTH_STREAM
 from sim.acceptance.positions import Bools, Positions, leading_accepts
 from sim.acceptance.profiles import load_profile
 from sim.acceptance.spread import REQUEST_STREAM, normal_effect, quantile_nodes
-from sim.acceptance.two_state import first_state_path, stationary_first, two_state_survival
+from sim.acceptance.two_state import TwoStates, first_state_path, stationary_first, two_state_survival
 from sim.distributions import beta_quantile
 from sim.spec import Seq, Spec
 from sim.units import Probability
@@ -63,7 +63,7 @@ def _survival(parameters: NgramParameters, max_draft_tokens: int) -> Floats:
     on_miss = np.array((0.0, *parameters.rescue[: max_draft_tokens - 1]))
     accept = np.stack((np.ones_like(on_miss), on_miss), axis=-1)
     accept = np.broadcast_to(accept, (len(first), *accept.shape))
-    return two_state_survival(stay, enter, accept, np.outer(weights, weights).ravel())
+    return two_state_survival(TwoStates(stay, enter, accept, np.outer(weights, weights).ravel()))
 
 
 @ACCEPTANCE.register
@@ -92,6 +92,10 @@ class NgramMarkov(AcceptanceModel):
         if self.parameters is not None:
             return self.parameters
         return NgramParameters.model_validate(load_profile("ngram", str(self.profile))["parameters"])
+
+    def origin(self) -> str:
+        """The shipped profile."""
+        return self.profile or ""
 
     def max_supported_draft_tokens(self) -> int:
         """One more than the rescue table holds."""

@@ -1,7 +1,7 @@
 """`per_position`: unconditional rates, as vLLM's `synthetic_acceptance_rates` and its per-position counters."""
 
 import itertools
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import ConfigDict, Field, field_validator
@@ -32,6 +32,8 @@ class PerPosition(SpreadDepthRates):
             ]
         }
     )
+
+    counts_accepted: ClassVar[bool] = True
 
     kind: Literal["per_position"] = "per_position"
     rates: Seq[Probability] = Field(

@@ -20,24 +20,34 @@ _COLUMNS = ("method", "accepted")
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """Recorded requests, sorted by output length (ties in file order).
+    """Recorded requests, sorted by output length (ties by prompt length where known, then in file order).
 
     Attributes:
         accepted: one array per request, by decode position: drafts that a step starting there would accept, bonus token
             not counted, clipped so that a step never runs past the end of the recorded output.
         proposed: likewise the drafts found there, or None when the drafter always proposes.
         decoded_tokens: (M,) decode positions per request: the output length less the token from prefill.
+        prompt_tokens: (M,) prompt lengths; None when only outputs are paired.
     """
 
     accepted: tuple[Counts, ...]
     proposed: tuple[Counts, ...] | None
     decoded_tokens: Ints
+    prompt_tokens: Ints | None = None
 
     def table(self) -> RequestTable:
-        """The recorded requests as rows, prompts unknown (1 token)."""
+        """The recorded requests as rows; prompts that are not known have 1 token."""
         count = len(self.accepted)
         zeros, ones = np.zeros(count, dtype=np.int64), np.ones(count, dtype=np.int64)
-        return RequestTable(zeros, ones, self.decoded_tokens + 1, zeros, np.ones(count, dtype=np.bool_))
+        prompts = ones if self.prompt_tokens is None else self.prompt_tokens
+        return RequestTable(zeros, prompts, self.decoded_tokens + 1, zeros, np.ones(count, dtype=np.bool_))
+
+    def part(self, first: int, every: int) -> "Recording":
+        """Every so many-th request from `first` on: parts of like output lengths, as requests are sorted by length."""
+        chosen = slice(first, None, every)
+        proposed = None if self.proposed is None else self.proposed[chosen]
+        prompts = None if self.prompt_tokens is None else self.prompt_tokens[chosen]
+        return Recording(self.accepted[chosen], proposed, self.decoded_tokens[chosen], prompts)
 
     def tape(self, max_draft_tokens: int) -> Tape:
         """The recorded requests as a tape over `table()`."""
@@ -78,8 +88,25 @@ def _open(path: Path) -> TextIO:
     return gzip.open(path, "rt", encoding="ascii") if path.suffix == ".gz" else path.open(encoding="ascii")
 
 
+def recorded_methods(path: Path) -> tuple[str, ...]:
+    """The methods that a file holds, sorted.
+
+    Raises:
+        ScenarioError: the file is missing or is not such a table.
+    """
+    return tuple(sorted({row["method"] or "" for row in _table(path)}))
+
+
 def _rows(path: Path, method: str | None) -> Iterator[tuple[int, str, str, str]]:
     """(line, accepted, drafted, degenerate) of the rows of `method`."""
+    chosen = _method(path, list(recorded_methods(path)), method)
+    for line, row in enumerate(_table(path), start=2):
+        if row["method"] == chosen:
+            yield line, row["accepted"] or "", row.get("drafted") or "", row.get("degenerate") or "0"
+
+
+@lru_cache(maxsize=2)
+def _table(path: Path) -> list[dict[str, str]]:
     try:
         with _open(path) as file:
             table = list(csv.DictReader(file))
@@ -88,10 +115,7 @@ def _rows(path: Path, method: str | None) -> Iterator[tuple[int, str, str, str]]
     missing = [name for name in _COLUMNS if not table or name not in table[0]]
     if missing:
         raise ScenarioError(f"{path}: no column {' and no column '.join(missing)}; needed: {', '.join(_COLUMNS)}")
-    chosen = _method(path, sorted({row["method"] or "" for row in table}), method)
-    for line, row in enumerate(table, start=2):
-        if row["method"] == chosen:
-            yield line, row["accepted"] or "", row.get("drafted") or "", row.get("degenerate") or "0"
+    return table
 
 
 def _method(path: Path, found: list[str], method: str | None) -> str:

@@ -1,18 +1,15 @@
 """`sequence_replay`: recorded acceptance sequences, whole requests at a time. Exact where a recording is at hand."""
 
 from pathlib import Path
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
-import numpy as np
 from pydantic import ConfigDict, Field
 
-from sim.acceptance.base import ACCEPTANCE, MAX_DRAFT_TOKENS, AcceptanceModel, Counts, Floats, Ints, Streams, Tape
-from sim.acceptance.recording import Recording, joined, read_recording
+from sim.acceptance.base import ACCEPTANCE, MAX_DRAFT_TOKENS, AcceptanceModel, Floats, Streams, Tape
+from sim.acceptance.pairing import laid_out
+from sim.acceptance.recording import Recording, read_recording
 from sim.acceptance.walk import walk
 from sim.workload.requests import RequestTable
-
-#: A row draws one of this many recorded requests whose output lengths are nearest to its own.
-_SIMILAR_REQUESTS = 16
 
 
 @ACCEPTANCE.register
@@ -27,6 +24,8 @@ class SequenceReplay(AcceptanceModel):
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"kind": "sequence_replay", "path": "accepted.csv.gz", "method": "eagle"}]}
     )
+
+    counts_accepted: ClassVar[bool] = True
 
     kind: Literal["sequence_replay"] = "sequence_replay"
     path: str = Field(description="CSV, or CSV.gz, with columns method, accepted and optionally drafted, degenerate")
@@ -72,31 +71,4 @@ class SequenceReplay(AcceptanceModel):
     def tape(self, requests: RequestTable, max_draft_tokens: int, streams: Streams) -> Tape:
         """Pair rows with recorded requests and lay their sequences out."""
         self.check_draft_tokens(max_draft_tokens)
-        recording = self.recording()
-        wanted = requests.output_tokens - 1
-        first = _paired(recording.decoded_tokens, wanted, streams.per_row("acceptance/replay", len(requests)))
-        pairs = list(zip(first.tolist(), wanted.tolist(), strict=True))
-        accepted = tuple(_cycled(recording.accepted, start, length) for start, length in pairs)
-        proposed = recording.proposed
-        if proposed is not None:
-            proposed = tuple(_cycled(proposed, start, length) for start, length in pairs)
-        return joined(accepted, proposed, max_draft_tokens)
-
-
-def _paired(recorded: Ints, wanted: Ints, uniform: Floats) -> Ints:
-    """For each wanted length one of the recorded requests nearest in rank (`recorded` is sorted), by `uniform`."""
-    width = min(_SIMILAR_REQUESTS, len(recorded))
-    middle = (np.searchsorted(recorded, wanted, side="left") + np.searchsorted(recorded, wanted, side="right")) // 2
-    lowest = np.clip(middle - width // 2, 0, len(recorded) - width)
-    chosen: Ints = lowest + (uniform * width).astype(np.int64)
-    return chosen
-
-
-def _cycled(sequences: tuple[Counts, ...], start: int, length: int) -> Counts:
-    """`length` positions from whole sequences one after another, beginning with `start`."""
-    parts, covered, index = [sequences[start][:length]], len(sequences[start]), start
-    while covered < length:
-        index = (index + 1) % len(sequences)
-        parts.append(sequences[index][: length - covered])
-        covered += len(sequences[index])
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return laid_out(self.recording(), requests, max_draft_tokens, streams)

@@ -17,7 +17,8 @@ from sim.cost.stack import ModelParts, Stack
 from sim.hardware.gpu import Gpu
 from sim.hardware.profile import ChosenProfile, ElementwiseFit, Fit, GemmFit, SamplerFit
 from sim.models.catalogue import find_model
-from sim.models.model import LinearShape, Model
+from sim.models.model import Model
+from sim.models.shapes import LinearShape
 
 Rows = NDArray[np.intp]
 

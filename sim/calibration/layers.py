@@ -21,7 +21,8 @@ from sim.hardware.profile import (
     choose_profile,
 )
 from sim.models.catalogue import find_model
-from sim.models.model import LinearShape, Model
+from sim.models.model import Model
+from sim.models.shapes import LinearShape
 
 #: Names of layers.csv, and of `LinearShape`.
 PRODUCTS = {"qkv_proj": "qkv", "o_proj": "o", "gate_up_proj": "gate_up", "down_proj": "down"}

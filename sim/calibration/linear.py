@@ -12,7 +12,7 @@ from sim.cost.gemm import bind_gemm
 from sim.cost.moe import Experts, Routing
 from sim.errors import CalibrationError
 from sim.hardware.profile import ChosenProfile, Fit, GemmFit, MoeFit
-from sim.models.model import ExpertShape, LinearShape
+from sim.models.shapes import ExpertShape, LinearShape
 
 #: Weight formats as tables spell them. FP8 with block scales runs at the FP8 rate; `w4a16` multiplies in BF16.
 DTYPES = {

@@ -13,7 +13,8 @@ from sim.calibration.read import Floats, Table
 from sim.cost.formats import Format, resolve_format
 from sim.cost.moe import Experts, Routing
 from sim.hardware.profile import Fit, MoeFit
-from sim.models.model import WEIGHT_BYTES, ExpertShape
+from sim.models.model import WEIGHT_BYTES
+from sim.models.shapes import ExpertShape
 
 _PARAMETERS = (
     Parameter("memory_efficiency", 0.05, 1.1, 0.15),

@@ -27,10 +27,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "merge": ("sim.cli.merge", "Join the shards of a sweep."),
     "clean": ("sim.cli.clean", "Remove what killed runs left behind."),
     "report": ("sim.cli.report", "Build the dashboard of a results folder again."),
-    "validate": ("sim.cli.validate", "Compare predicted with measured times."),
+    "validate": ("sim.cli.validate", "Compare predictions with measurements."),
     "theory": ("sim.cli.theory", "Closed forms: tokens per step, speed-up, trees, losslessness."),
-    "catalog": ("sim.cli.catalog", "List GPUs and models with their sources."),
+    "catalog": ("sim.cli.catalog", "GPUs, models and published acceptance, with sources."),
     "calibrate": ("sim.cli.calibrate", "Fit a cost-model profile to measured times."),
+    "fit-acceptance": ("sim.cli.fit_acceptance", "Fit acceptance parameters to recorded sequences."),
     "schema": ("sim.cli.schema", "Print the JSON Schema of scenarios."),
 }
 
@@ -46,7 +47,7 @@ class LazyGroup(click.Group):
         """Import one command; None when there is none of that name."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(importlib.import_module(COMMANDS[cmd_name][0]), cmd_name)
+        command: click.Command = getattr(importlib.import_module(COMMANDS[cmd_name][0]), cmd_name.replace("-", "_"))
         return command
 
     def resolve_command(

@@ -1,4 +1,4 @@
-"""`specsim catalog gpus|models [ID]`: what the catalogue knows, with its sources."""
+"""`specsim catalog gpus|models|acceptance [ID]`: what the catalogue knows, with its sources."""
 
 import json
 from collections.abc import Sequence
@@ -8,6 +8,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from sim.acceptance.catalogue import Entry, entries, find_entry
+from sim.errors import ScenarioError
 from sim.hardware.catalogue import find_gpu, gpu_ids
 from sim.hardware.gpu import Gpu
 from sim.models.catalogue import find_model, model_ids
@@ -17,11 +19,11 @@ Facts = dict[str, object]
 
 
 @click.command(name="catalog")
-@click.argument("kind", type=click.Choice(["gpus", "models"]))
+@click.argument("kind", type=click.Choice(["gpus", "models", "acceptance"]))
 @click.argument("entry", metavar="[ID]", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def catalog(kind: str, entry: str | None, as_json: bool) -> None:
-    """List the known GPUs or models, or show one of them with its sources.
+    """List the known GPUs, models or published acceptance, or show one of them with its sources.
 
     For a model, ID may also be a Hugging Face id or the path of a config.json.
     """
@@ -31,7 +33,7 @@ def catalog(kind: str, entry: str | None, as_json: bool) -> None:
     elif entry:
         click.echo(_facts_text(found[0]))
     else:
-        _print_table(_GPU_COLUMNS if kind == "gpus" else _MODEL_COLUMNS, found)
+        _print_table(_COLUMNS[kind], found)
 
 
 command = catalog
@@ -40,6 +42,8 @@ command = catalog
 def _entries(kind: str, entry: str | None) -> list[Facts]:
     if kind == "gpus":
         return [_gpu_facts(find_gpu(name)) for name in ([entry] if entry else gpu_ids())]
+    if kind == "acceptance":
+        return [_acceptance_facts(found) for found in ([_entry(entry)] if entry else entries().values())]
     return [_model_facts(find_model(name, Path.cwd())) for name in ([entry] if entry else model_ids())]
 
 
@@ -68,6 +72,29 @@ def _model_facts(model: Model) -> Facts:
     }
 
 
+def _entry(name: str) -> Entry:
+    try:
+        return find_entry(name)
+    except ValueError as error:
+        raise ScenarioError(str(error)) from None
+
+
+def _acceptance_facts(entry: Entry) -> Facts:
+    model = entry.acceptance()
+    k = entry.ks[-1]
+    spelt = model.spellings(k)
+    return {
+        **entry.model_dump(mode="json", exclude_none=True),
+        "kind": model.kind,
+        "k": f"{entry.ks[0]}-{k}" if len(entry.ks) > 1 else str(k),
+        "tokens_per_step": round(spelt.tokens_per_step, 3),
+        "acceptance_rate": round(spelt.acceptance_rate, 4),
+        "alpha": round(spelt.alpha, 4),
+        "conditional_rates": [round(rate, 4) for rate in spelt.conditional],
+        "basis": "inferred" if entry.inferred else "published",
+    }
+
+
 _GPU_COLUMNS = {
     "id": "id",
     "memory_gib": "memory GiB",
@@ -93,6 +120,21 @@ _MODEL_COLUMNS = {
     "mtp_layers": "MTP",
 }
 
+
+_ACCEPTANCE_COLUMNS = {
+    "id": "id",
+    "method": "method",
+    "model": "model",
+    "domain": "text",
+    "temperature": "T",
+    "k": "K",
+    "tokens_per_step": "tokens/step at largest K",
+    "acceptance_rate": "accepted/drafted",
+    "alpha": "alpha",
+    "basis": "basis",
+    "source": "source",
+}
+_COLUMNS = {"gpus": _GPU_COLUMNS, "models": _MODEL_COLUMNS, "acceptance": _ACCEPTANCE_COLUMNS}
 
 #: Shown in a readable unit, or only of interest to drafters: left out of the text (the JSON has everything).
 _RAW = {

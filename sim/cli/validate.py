@@ -4,6 +4,9 @@ from pathlib import Path
 
 import click
 
+from sim.validation.acceptance import score_folder
+from sim.validation.acceptance_report import render as render_acceptance
+from sim.validation.acceptance_report import targets
 from sim.validation.engine_fit import engine_lines
 from sim.validation.gates import gates
 from sim.validation.markdown import render
@@ -15,7 +18,7 @@ from sim.validation.transfer import transfers
 
 @click.group()
 def validate() -> None:
-    """Error tables of the model against measurements."""
+    """Error tables of models against measurements."""
 
 
 @validate.command()
@@ -37,11 +40,37 @@ def physics(data: Path, out: Path | None) -> None:
     published = folder.parent / "published" / "published_visible.csv"
     engines = "\n".join(engine_lines(published)) if published.is_file() else ""
     text = render(report, steps, servers, engines, transfers(report, folder))
+    if _written(text, out):
+        for gate in gates(report, steps, servers):
+            found = "-" if gate.found is None else f"{gate.found.mape:.1f} %"
+            click.echo(f"{gate.name}: {found} (limit {gate.limit_percent:g} %): {gate.verdict}")
+
+
+@validate.command()
+@click.option(
+    "--data",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    required=True,
+    help="Folder with recorded sequences NAME_accepted.csv.gz (or acceptance/ with them), as sequence_replay reads; "
+    "NAME_streams_relabelled.csv.gz beside them are replayed.",
+)
+@click.option("--out", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Write the Markdown report here.")
+def acceptance(data: Path, out: Path | None) -> None:
+    """Tokens per step, spread and correlation in time against recordings, fitted on one half and scored on the other.
+
+    Prints the report, or with --out the targets only. Takes about a minute per recording.
+    """
+    sets = score_folder(data)
+    if _written(render_acceptance(sets), out):
+        for target in targets(sets):
+            click.echo(f"{target.name}: {target.found:+.2f} (limit {target.limit:g}): {target.verdict}")
+
+
+def _written(text: str, out: Path | None) -> bool:
+    """Whether the report went to a file; printed otherwise."""
     if out is None:
         click.echo(text, nl=False)
-        return
+        return False
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(text, encoding="utf-8")
-    for gate in gates(report, steps, servers):
-        found = "-" if gate.found is None else f"{gate.found.mape:.1f} %"
-        click.echo(f"{gate.name}: {found} (limit {gate.limit_percent:g} %): {gate.verdict}")
+    return True

@@ -90,6 +90,19 @@ class PassCost(Protocol):
         ...
 
 
+class NoCost:
+    """Prices every pass at nothing."""
+
+    __slots__ = ()
+
+    def price(self, forward: ForwardPass) -> PassPrice:
+        """Always 0."""
+        return PassPrice(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, True)
+
+
+NO_COST = NoCost()
+
+
 @dataclass(frozen=True, slots=True)
 class HostOverhead:
     """CPU time of the engine per step: scheduling, sampling bookkeeping, detokenisation.
@@ -159,6 +172,8 @@ class BoundCost:
         target: prices passes of the target model.
         draft: prices passes of the drafter's model; equal to `target` when the deployment has no drafter model.
         host: CPU time per step.
+        intake: prices what the drafter does once with every token of the target's pass before its own first pass
+            (`Model.intake_shapes`); nothing for models that price whole passes.
         draft_launch_s: the shortest drafter pass: launches run ahead of the GPU, so a pass takes the longer of them and
             its kernels.
         profile: id of the fitted parameters, such as `h100-sxm/bf16`, for manifests and badges.
@@ -180,10 +195,20 @@ class BoundCost:
     caveats: tuple[str, ...] = ()
     checked_batch: int | None = None
     checked_context_tokens: int | None = None
+    intake: PassCost = NO_COST
 
-    def draft_pass_seconds(self, forward: ForwardPass) -> float:
-        """One drafter pass: its kernels, or its launches where those take longer."""
-        return max(self.draft.price(forward).seconds, self.draft_launch_s)
+    def draft_pass_seconds(self, forward: ForwardPass, tokens_taken_in: int = 0) -> float:
+        """One drafter pass: its kernels, or its launches where those take longer.
+
+        Args:
+            forward: the pass; without tokens it has no kernels.
+            tokens_taken_in: tokens of the target's pass whose states the drafter takes in before this one.
+        """
+        seconds = self.draft.price(forward).seconds
+        if tokens_taken_in:
+            taken_in = ForwardPass(0, tokens_taken_in, 0, 0, NO_ATTENTION, NO_ATTENTION)
+            seconds += self.intake.price(taken_in).seconds
+        return max(seconds, self.draft_launch_s)
 
 
 class CostModel(Spec):

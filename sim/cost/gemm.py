@@ -9,7 +9,7 @@ from typing import NamedTuple
 from sim.cost.formats import Format
 from sim.cost.smooth import Terms, smooth_max
 from sim.hardware.profile import GemmFit
-from sim.models.model import LinearShape
+from sim.models.shapes import LinearShape
 
 
 class GemmRate(NamedTuple):

@@ -12,7 +12,7 @@ import numpy as np
 from sim.cost.formats import Format
 from sim.cost.smooth import Terms, larger, round_up, smooth_max
 from sim.hardware.profile import MoeFit
-from sim.models.model import ExpertShape
+from sim.models.shapes import ExpertShape
 from sim.theory.balance import busiest_hits, busiest_total
 from sim.theory.tokens import distinct_experts
 

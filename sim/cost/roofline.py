@@ -7,7 +7,16 @@ from typing import Literal, Self
 
 from pydantic import ConfigDict, Field
 
-from sim.cost.base import COST_MODELS, BoundCost, CostModel, EngineError, Host, HostOverhead
+from sim.cost.base import (
+    COST_MODELS,
+    NO_COST,
+    BoundCost,
+    CostModel,
+    EngineError,
+    Host,
+    HostOverhead,
+    PassCost,
+)
 from sim.cost.moe import UNIFORM, Routing
 from sim.cost.padding import captured_graphs
 from sim.cost.stack import EngineCosts, RooflineCost, Stack
@@ -185,10 +194,14 @@ def bind_roofline(
     """Bind target and drafter to the GPUs with the parameters of `chosen` and of the engine."""
     stack = replace(target_stack(deployment, chosen), routing=routing)
     target = RooflineCost(stack.bind(deployment.target), engine.costs)
-    drafter, kernels = deployment.drafter, EngineCosts(time_scale=engine.costs.time_scale)
+    drafter, kernels = deployment.drafter, drafter_costs(engine.costs)
     draft = target
+    intake: PassCost = NO_COST
     if drafter is not None:
-        draft = RooflineCost(drafter_stack(deployment, drafter, chosen).bind(drafter), kernels)
+        on_gpus = drafter_stack(deployment, drafter, chosen)
+        draft = RooflineCost(on_gpus.bind(drafter), kernels)
+        if drafter.states_in:
+            intake = RooflineCost(on_gpus.bind_intake(drafter), kernels)
     error = stack.relative_error(deployment.target)
     return BoundCost(
         target=target,
@@ -201,7 +214,16 @@ def bind_roofline(
         caveats=tuple(_caveats(deployment, chosen, error)) + engine.profile.caveats,
         checked_batch=engine.profile.checked_batch,
         checked_context_tokens=engine.profile.checked_context_tokens,
+        intake=intake,
     )
+
+
+def drafter_costs(target: EngineCosts) -> EngineCosts:
+    """What comes on top of a drafter's kernels.
+
+    KV is read again in passes that verify drafts only: those of a target whose first layers are the drafter.
+    """
+    return EngineCosts(time_scale=target.time_scale, kv_reads=target.kv_reads)
 
 
 def _caveats(deployment: Deployment, chosen: ChosenProfile, error: float) -> Iterator[str]:

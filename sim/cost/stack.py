@@ -1,11 +1,11 @@
 """One model on one tensor-parallel group, priced pass by pass: the roofline with all its op groups."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from sim.cost.attention import Attention, AttentionFits, bind_attention
 from sim.cost.base import AttentionLoad, ForwardPass, PassPrice
-from sim.cost.collectives import Collective, Group
+from sim.cost.collectives import NO_COLLECTIVE, Collective, Group
 from sim.cost.formats import Format, resolve_format
 from sim.cost.gemm import GemmRate, bind_gemm, sum_terms
 from sim.cost.moe import UNIFORM, Experts, Routing
@@ -13,7 +13,8 @@ from sim.cost.padding import NO_GRAPHS, CapturedGraphs
 from sim.cost.smooth import Terms, smooth_max
 from sim.hardware.gpu import Gpu
 from sim.hardware.profile import UNCERTAIN, ChosenProfile, ElementwiseFit, SamplerFit
-from sim.models.model import LinearShape, Model
+from sim.models.model import Model
+from sim.models.shapes import LinearShape
 
 NOTHING = PassPrice(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, True)
 
@@ -203,6 +204,18 @@ class Stack:
             logits_gather=group.exchanges("all_gather", 1, 2.0 * model.vocab),
             elementwise=Elementwise(sections.elementwise, model.layers, self._traffic(model) / gpu.memory_bandwidth),
             graphs=self.graphs,
+        )
+
+    def bind_intake(self, model: Model) -> ModelParts:
+        """What a drafter does once with every token of the target's pass: `Model.intake_shapes`, nothing else."""
+        parts = self.bind(model)
+        return replace(
+            parts,
+            gemms=[self._gemm(model, shape) for shape in model.intake_shapes(self.tensor_parallel_size)],
+            experts=replace(parts.experts, shape=parts.experts.shape._replace(layers=0)),
+            attention=[],
+            all_reduce=NO_COLLECTIVE,
+            elementwise=parts.elementwise._replace(layers=0),
         )
 
     def relative_error(self, model: Model) -> float:

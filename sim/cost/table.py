@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field
 
 from sim.cost.base import (
     COST_MODELS,
+    NO_COST,
     BoundCost,
     CostModel,
     EngineError,
@@ -186,14 +187,15 @@ class Table(CostModel):
         times, base = read_step_times(Path(self.path)), self.fallback.bind(deployment)
         target: PassCost = self._checked(times.target, base.target, base.host, drafts=False)
         drafter, measured = deployment.drafter is not None, bool(times.draft)
-        draft, launch_s = (base.draft if drafter else target), base.draft_launch_s
+        draft, launch_s, intake = (base.draft if drafter else target), base.draft_launch_s, base.intake
         if drafter and measured:
             draft = self._checked(times.draft, LaunchedPass(base), HostOverhead(0.0, 0.0), drafts=True)
-            launch_s = 0.0
+            launch_s, intake = 0.0, NO_COST
         profile = f"table+{base.profile}"
         bound = replace(
-            base, target=target, draft=draft, host=self.host.bind(), draft_launch_s=launch_s, profile=profile
-        )
+            base, target=target, draft=draft, host=self.host.bind(), draft_launch_s=launch_s, profile=profile,
+            intake=intake,
+        )  # fmt: skip
         if (drafter and not measured) or all(step.new_tokens == 1 for step in times.target):
             return replace(bound, relative_error=max(self.relative_error, base.relative_error))
         return replace(

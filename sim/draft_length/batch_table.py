@@ -1,14 +1,25 @@
 """K by batch size: vLLM's `num_speculative_tokens_per_batch_size`, a list of inclusive [first, last, K] ranges.
 
-As in vLLM: the first range starts at 1, ranges ascend without overlap, gaps and the tail inherit the K before them, and
-the key is the number of requests scheduled in this step, while the drafts are verified in the next.
+As in vLLM (`v1/spec_decode/dynamic/manager.py`): the first range starts at 1, ranges ascend without overlap, gaps and
+the tail inherit the K before them, and the key is the number of requests scheduled in this step, while the drafts are
+verified in the next.
 """
 
-from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, ConfigDict
+
+from sim.draft_length.base import DRAFT_LENGTH, Rule, Setting, StoppingDraftLength, TableRule
 
 BatchRange = tuple[int, int, int]
+
+
+def _as_ranges(value: Any) -> Any:
+    return tuple(tuple(r) if isinstance(r, list) else r for r in value) if isinstance(value, list) else value
+
+
+BatchRanges = Annotated[tuple[BatchRange, ...], BeforeValidator(_as_ranges)]
 
 
 def check_ranges(ranges: Sequence[BatchRange], max_draft_tokens: int) -> None:
@@ -32,18 +43,43 @@ def check_ranges(ranges: Sequence[BatchRange], max_draft_tokens: int) -> None:
         expected = last + 1
 
 
-@dataclass(frozen=True, slots=True)
-class BatchTable:
-    """K looked up by the number of scheduled requests."""
+@DRAFT_LENGTH.register
+class BatchTable(StoppingDraftLength):
+    """K looked up by the number of requests scheduled in this step (vLLM).
 
-    first: tuple[int, ...]
-    k: tuple[int, ...]
+    The same as `num_speculative_tokens_per_batch_size` in `speculative_config`, where it can be pasted; here the cost
+    of switching can be stated too.
 
-    @classmethod
-    def from_ranges(cls, ranges: Sequence[BatchRange]) -> "BatchTable":
-        """Bind checked ranges; gaps and the tail inherit, so only the starts matter."""
-        return cls(tuple(r[0] for r in ranges), tuple(r[2] for r in ranges))
+    Attributes:
+        num_speculative_tokens_per_batch_size: inclusive [first, last, K] ranges; gaps and the tail inherit.
+    """
 
-    def choose(self, num_seqs: int) -> int:
-        """K of the last range that starts at or below `num_seqs`."""
-        return self.k[max(0, bisect_right(self.first, num_seqs) - 1)]
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "kind": "batch_table",
+                    "num_speculative_tokens_per_batch_size": [[1, 16, 3], [17, 64, 1], [65, 1024, 0]],
+                }
+            ]
+        }
+    )
+
+    kind: Literal["batch_table"] = "batch_table"
+    num_speculative_tokens_per_batch_size: BatchRanges
+
+    def wrong_for(self, max_draft_tokens: int) -> str:
+        """What vLLM would refuse."""
+        try:
+            check_ranges(self.num_speculative_tokens_per_batch_size, max_draft_tokens)
+        except ValueError as error:
+            return str(error)
+        return ""
+
+    def bind(self, setting: Setting) -> Rule:
+        """The look-up."""
+        return self.table(setting.max_draft_tokens)
+
+    def table(self, max_draft_tokens: int) -> TableRule:
+        """Gaps and the tail inherit, so only the starts matter."""
+        return TableRule.of((first, k) for first, _, k in self.num_speculative_tokens_per_batch_size)

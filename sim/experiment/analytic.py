@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sim.cost.base import PassPrice
 from sim.cost.passes import verify_pass
-from sim.scenario.build import ArmSetup
+from sim.scenario.build import ArmSetup, resolved
 from sim.speculation.base import DraftWork
 from sim.theory.crossings import Crossing, crossings
 from sim.theory.tokens import tokens_from_survival
@@ -51,7 +51,7 @@ class DecodeStep:
 
 def decode_step(setup: ArmSetup, batch: int, context_tokens: int) -> DecodeStep:
     """Price a steady decode step of an arm, with the K that its rule picks for this batch."""
-    k = setup.arm.speculative_config.draft_length.choose(batch)
+    k = setup.draft_tokens(batch)
     forward = verify_pass(batch, context_tokens, k)
     return price_step(setup, DraftWork(forward, batch, batch * context_tokens, k))
 
@@ -61,7 +61,7 @@ def price_step(setup: ArmSetup, work: DraftWork) -> DecodeStep:
     target, host = setup.cost.target.price(work.target), setup.cost.host
     draft_s = setup.drafter.draft_seconds(work)
     overlapped = setup.engine.async_scheduling and not host.is_remainder
-    passes = 0 if setup.deployment.drafter is None else work.num_draft_tokens
+    passes = setup.arm.speculative_config.num_draft_passes(work.num_draft_tokens)
     engine_error_s = setup.cost.engine_error.seconds(work.target, target, passes)
     return DecodeStep(target, draft_s, host.seconds(work.target.num_seqs), overlapped, engine_error_s)
 
@@ -116,14 +116,13 @@ def speedup_and_band(arm: ArmSetup, baseline: ArmSetup, batch: int, context_toke
 
 def tokens_per_step(setup: ArmSetup, batch: int) -> float:
     """Expected tokens per step over long outputs, bonus included, for the K picked at this batch."""
-    k = setup.arm.speculative_config.draft_length.choose(batch)
-    return tokens_from_survival(setup.survival(k))
+    return tokens_from_survival(setup.survival(setup.draft_tokens(batch)))
 
 
 def _largest_batch(arm: ArmSetup, baseline: ArmSetup, context_tokens: int) -> tuple[int, bool]:
-    """The largest batch that both arms can hold, and whether KV capacity (not `max_num_seqs`) sets it."""
+    """The largest batch that both arms can hold, and whether KV capacity (not the scheduler's limits) sets it."""
     limits = [requests_that_fit(setup, context_tokens) for setup in (arm, baseline)]
-    seqs = min(setup.engine.max_num_seqs or 1 for setup in (arm, baseline))
+    seqs = min(largest_scheduled(setup) for setup in (arm, baseline))
     return max(1, min(*limits, seqs)), min(limits) < seqs
 
 
@@ -134,12 +133,23 @@ def requests_that_fit(setup: ArmSetup, context_tokens: int) -> int:
     return setup.deployment.num_kv_blocks // -(-slots // setup.deployment.block_size)
 
 
+def largest_scheduled(setup: ArmSetup) -> int:
+    """Sequences that one step can take with all their drafts: `max_num_seqs`, or fewer where the token budget ends."""
+    budget = resolved(setup.engine.max_num_scheduled_tokens)
+    batches = range(resolved(setup.engine.max_num_seqs), 0, -1)
+    return next((batch for batch in batches if batch * (1 + setup.draft_tokens(batch)) <= budget), 1)
+
+
 def why_not(setup: ArmSetup) -> str:
     """Why the closed form does not describe an arm; "" when it does."""
     if setup.arm.class_acceptance:
         return "traffic classes have acceptances of their own"
-    if setup.arm.speculative_config.method == "ngram":
-        return "the number of n-gram drafts depends on the text"
+    if setup.arm.acceptance is not None and setup.arm.acceptance.context_decay is not None:
+        return "acceptance depends on the context"
+    if setup.arm.speculative_config.draft_count_varies:
+        return "the number of drafts depends on the text"
+    if setup.arm.k_rule.table(setup.arm.speculative_config.max_draft_tokens) is None:
+        return f"K follows from what happens in the run ({setup.arm.k_rule.kind})"
     return ""
 
 

@@ -35,6 +35,7 @@ from sim.scenario.defaults import CONCURRENCY_KEY
 from sim.scenario.load import LoadedScenario
 from sim.scenario.schema import Scenario
 from sim.theory.crossings import crossings
+from sim.theory.spellings import from_survival
 
 #: Batches of the table when the sweep does not vary the concurrency.
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -124,7 +125,9 @@ def demand_of(scenario: Scenario, base_dir: Path, max_model_len: int) -> Demand:
     output = np.clip(max_model_len - prompt, 0.0, table.output_tokens)
     total = max(float(output.sum()), 1.0)
     context = float((output * (prompt + (output - 1.0) / 2.0)).sum()) / total
-    return Demand(facts.num_requests, facts.mean_prompt_tokens, facts.mean_output_tokens, max(1, round(context)))
+    shared = 0.0 if table.prefixes is None else float(table.prefixes.tokens.sum() / prompt.sum())
+    means = (facts.mean_prompt_tokens, facts.mean_output_tokens, shared)
+    return Demand(facts.num_requests, *means, max(1, round(context)))
 
 
 def _cost(scenario: Scenario, setup: ArmSetup) -> Cost:
@@ -174,7 +177,8 @@ def _arm(
         drafter=None if drafter is None else drafter.name,
         verification=setup.arm.rule.kind if setup.arm.speculates else None,
         lossless=setup.arm.lossless,
-        drafts_nothing_at=() if drafter is None else _without_drafts(setup),
+        host_memory_bytes=setup.arm.speculative_config.host_memory_bytes(demand.mean_output_tokens),
+        drafts_nothing_at=_without_drafts(setup) if setup.arm.speculative_config.num_draft_passes(0) else (),
         acceptance=_acceptance(setup),
         memory=memory_of(setup, contexts),
         prefill=prefill_of(setup, max(1, round(demand.mean_prompt_tokens))),
@@ -183,8 +187,13 @@ def _arm(
 
 
 def _without_drafts(setup: ArmSetup) -> tuple[tuple[int, int], ...]:
-    ranges = getattr(setup.arm.speculative_config, "num_speculative_tokens_per_batch_size", None) or ()
-    return tuple((first, last) for first, last, k in ranges if k == 0)
+    """Batch sizes (first, last) at which the arm's table says K = 0."""
+    table = setup.arm.k_rule.table(setup.arm.speculative_config.max_draft_tokens)
+    if table is None:
+        return ()
+    most = max(resolved(setup.engine.max_num_seqs), table.first[-1])
+    ends = [*(first - 1 for first in table.first[1:]), most]
+    return tuple((first, last) for first, last, k in zip(table.first, ends, table.k, strict=True) if k == 0)
 
 
 def _acceptance(setup: ArmSetup) -> tuple[Acceptance, ...]:
@@ -192,15 +201,22 @@ def _acceptance(setup: ArmSetup) -> tuple[Acceptance, ...]:
     if arm.acceptance is None or not k:
         return ()
     models: dict[str, AcceptanceModel] = {"": arm.acceptance, **arm.class_acceptance}
-    return tuple(_rates(traffic, model, setup.what_if.survival(model.survival(k))) for traffic, model in models.items())
+    rates = {name: arm.speculative_config.survival(model, k) for name, model in models.items()}
+    return tuple(_rates(name, model, setup.what_if.survival(rates[name])) for name, model in models.items())
 
 
 def _rates(traffic: str, model: AcceptanceModel, survival: NDArray[np.float64]) -> Acceptance:
-    rates = [float(rate) for rate in survival]
-    before = [1.0, *rates[:-1]]
-    given = tuple(rate / prior if prior else 0.0 for rate, prior in zip(rates, before, strict=True))
-    profile = str(getattr(model, "profile", None) or "")
-    return Acceptance(traffic, model.kind, profile, 1.0 + sum(rates), tuple(rates), given)
+    spelt = from_survival(survival)
+    return Acceptance(
+        traffic=traffic,
+        kind=model.kind,
+        profile=model.origin(),
+        tokens_per_step=spelt.tokens_per_step,
+        acceptance_rate=spelt.acceptance_rate,
+        alpha=spelt.alpha,
+        rates=spelt.marginal,
+        conditional_rates=spelt.conditional,
+    )
 
 
 def _break_even(setup: ArmSetup, baseline: ArmSetup, context: int, opted_out: bool) -> BreakEven:

@@ -31,12 +31,14 @@ class Demand:
     """The workload in means.
 
     Attributes:
+        shared_prompt_frac: share of the prompt tokens that an earlier request begins with as well.
         decode_context_tokens: context of a decoding request, over its output tokens; what a decode step meets.
     """
 
     num_requests: int
     mean_prompt_tokens: float
     mean_output_tokens: float
+    shared_prompt_frac: float
     decode_context_tokens: int
 
 
@@ -71,7 +73,10 @@ class Acceptance:
     """What the acceptance model says at the arm's largest K; `traffic` is "" for the arm's own model.
 
     Attributes:
+        profile: what the kind was given: a profile, a catalogue id, what a file holds.
         tokens_per_step: with the bonus token.
+        acceptance_rate: accepted over drafted tokens.
+        alpha: the one rate per draft with the same tokens per step.
         rates: P(a step accepts at least i drafts), by position i.
         conditional_rates: the same given that the drafts before were accepted.
     """
@@ -80,6 +85,8 @@ class Acceptance:
     kind: str
     profile: str
     tokens_per_step: float
+    acceptance_rate: float
+    alpha: float
     rates: tuple[float, ...]
     conditional_rates: tuple[float, ...]
 
@@ -114,6 +121,7 @@ class ArmFacts:
     Attributes:
         verification: the rule that verifies its drafts; None when it drafts nothing.
         lossless: whether its output is distributed as without speculation.
+        host_memory_bytes: of the host, for drafting: caches and datastores of methods that look drafts up.
         drafts_nothing_at: (first, last) batches at which its batch-size table says K = 0 though a drafter is loaded.
     """
 
@@ -123,6 +131,7 @@ class ArmFacts:
     drafter: str | None
     verification: str | None
     lossless: bool
+    host_memory_bytes: float
     drafts_nothing_at: tuple[tuple[int, int], ...]
     acceptance: tuple[Acceptance, ...]
     memory: Memory

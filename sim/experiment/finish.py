@@ -8,6 +8,7 @@ from sim.experiment.compare import COMPARE_COLUMNS, Runs, compare_rows, runs_by_
 from sim.experiment.files import csv_bytes, json_bytes, parquet_rows_bytes
 from sim.experiment.manifest import manifest_document
 from sim.experiment.plan import WHOLE, Plan
+from sim.experiment.regret import REGRET_COLUMNS, regret_rows
 from sim.experiment.store import RunFolder
 from sim.experiment.task import OUTSIDE, Outcome, Task
 from sim.metrics.summary import Row
@@ -59,6 +60,9 @@ def _write_tables(folder: RunFolder, plan: Plan, rows: Sequence[Row], runs: Runs
     folder.write("summary.json", json_bytes({"schema_version": 1, "rows": list(rows)}))
     vary = [f"vary.{key}" for key in scenario.sweep.vary]
     folder.write("compare.csv", csv_bytes(compared, ["cell_id", *vary, *COMPARE_COLUMNS]))
+    regrets = regret_rows(runs, cells, scenario.arms, confidence)
+    if regrets:
+        folder.write("regret.csv", csv_bytes(regrets, ["cell_id", *vary, *REGRET_COLUMNS]))
 
 
 def _extrapolated(tasks: Sequence[Task], outcomes: Mapping[int, Outcome]) -> Iterator[str]:

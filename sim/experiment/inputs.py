@@ -11,7 +11,7 @@ from sim.scenario.dump import plain_data
 from sim.scenario.schema import Scenario
 
 #: Fields whose value may be the name of a file.
-FILE_KEYS = frozenset({"trace", "path", "target", "model", "profile", "text"})
+FILE_KEYS = frozenset({"trace", "path", "target", "model", "profile", "text", "datastore"})
 _FOLDER = "inputs"
 
 

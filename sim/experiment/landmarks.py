@@ -79,7 +79,7 @@ def _first(holds: Callable[[int], bool], most: int) -> int | None:
 
 def prefill_of(setup: ArmSetup, prompt_tokens: int) -> Prefill:
     """Steps of one prompt in chunks of the token budget; the last one emits the first token and drafts."""
-    k = setup.arm.speculative_config.draft_length.choose(1)
+    k = setup.draft_tokens(1)
     size, done, total_s, draft_s, chunks = _chunk_tokens(setup, prompt_tokens), 0, 0.0, 0.0, 0
     while done < prompt_tokens:
         new = min(size, prompt_tokens - done)

@@ -63,6 +63,18 @@ class Experiment:
         except (OSError, ValueError) as error:
             raise ResultsError(f"{self.run_dir / 'compare.csv'}: cannot be read ({error})") from error
 
+    def regret(self) -> "pd.DataFrame":
+        """What each way of choosing K loses against the oracle and the best fixed K; empty when K is no choice."""
+        import pandas as pd
+
+        path = self.run_dir / "regret.csv"
+        if not path.is_file():
+            return pd.DataFrame()
+        try:
+            return pd.read_csv(path, dtype={"cell_id": str})
+        except (OSError, ValueError) as error:
+            raise ResultsError(f"{path}: cannot be read ({error})") from error
+
     def breakeven(self) -> dict[str, Any]:
         """Break-even points with intervals, and the closed forms."""
         return read_document(self.run_dir / "breakeven.json")

@@ -2,7 +2,7 @@
 
 import hashlib
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -70,14 +70,20 @@ def run_rounds(
                 plan = make_plan(scenario, plan.base_dir, folder, how.shard)
                 done = _done(plan, known)
     except KeyboardInterrupt:
-        for index in set(range(len(plan.tasks))) - set(done):  # it may come between a run's files and its record
-            shutil.rmtree(folder.inside(place_of(plan.tasks[index])), ignore_errors=True)
+        _remove_unfinished(folder, {place_of(plan.tasks[index]) for index in done})
         return plan, done, True
 
 
 def _done(plan: Plan, known: Mapping[str, Outcome]) -> dict[int, Outcome]:
     """The tasks of a plan that need not be run."""
     return {i: known[place] for i, task in enumerate(plan.tasks) if (place := place_of(task)) in known}
+
+
+def _remove_unfinished(folder: RunFolder, finished: Container[str]) -> None:
+    """An interrupt may come between a run's files and its record: remove the files."""
+    for run in folder.path.glob("cells/*/*/r*"):
+        if run.relative_to(folder.path).as_posix() not in finished:
+            shutil.rmtree(run, ignore_errors=True)
 
 
 def _known_runs(done: Mapping[int, Outcome]) -> Runs:

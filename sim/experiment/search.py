@@ -152,9 +152,17 @@ def _point_within(crossing: FoundCrossing, x: Iterable[float], tolerance: float,
     if not gaps:
         return None
     _, a, b = max(gaps)
-    middle = math.sqrt(a * b)
-    near_end = math.sqrt(1.0 + tolerance)
-    place = crossing.value if a * near_end < crossing.value < b / near_end else middle
+    place = _near(crossing, a, b, tolerance)
     if whole:
         return float(min(max(round(place), a + 1), b - 1))
     return float(f"{place:.4g}")
+
+
+def _near(crossing: FoundCrossing, a: float, b: float, tolerance: float) -> float:
+    """Where to look between `a` and `b`: at the estimate, or beyond its interval if it is too near one of them."""
+    middle, apart = math.sqrt(a * b), 1.0 + tolerance
+    if crossing.value <= a * math.sqrt(apart):
+        return min(middle, max(a * apart, crossing.ci_high))
+    if crossing.value >= b / math.sqrt(apart):
+        return max(middle, min(b / apart, crossing.ci_low))
+    return crossing.value

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from sim.cost.base import OP_GROUPS
 from sim.cost.passes import verify_pass
 from sim.errors import ScenarioError
-from sim.experiment.analytic import decode_step, requests_that_fit, speedup_and_band, tokens_per_step
-from sim.scenario.build import ArmSetup, resolved
+from sim.experiment.analytic import decode_step, largest_scheduled, requests_that_fit, speedup_and_band, tokens_per_step
+from sim.experiment.regret import same_but_for_k
+from sim.scenario.build import ArmSetup
 from sim.speculation.chain import ChainMethod
 from sim.speculation.plain import Plain
 
@@ -17,7 +18,7 @@ class StepRow:
     """One decode step of `batch` sequences with K = `num_draft_tokens`.
 
     Attributes:
-        fits: KV pool and `max_num_seqs` hold this batch.
+        fits: KV pool, `max_num_seqs` and the token budget of a step hold this batch.
         bound: what limits the target's pass, `memory` or `compute`.
         op_ms: the target's time by op group.
         verify_token_us: what verifying one token more (K + 1 instead of K) would add to the target's pass, per token.
@@ -51,14 +52,18 @@ class StepTable:
     Attributes:
         arms: their names.
         method: vLLM's name of the method.
+        draft_count_varies: the text decides how many drafts are found; steps are priced as if all K were.
         arm_ks: every K that these arms use.
         rows: for context, batch, K, the last varying fastest.
+        tree: K counts the nodes of a token tree; a smaller one is its first nodes.
     """
 
     arms: tuple[str, ...]
     method: str
+    draft_count_varies: bool
     arm_ks: tuple[int, ...]
     rows: tuple[StepRow, ...]
+    tree: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,25 +76,40 @@ class Grid:
 
 
 def with_draft_tokens(setup: ArmSetup, num_draft_tokens: int, plain: ArmSetup) -> ArmSetup | None:
-    """The arm with another fixed K; plain decoding without a drafter for K = 0, None where K cannot be changed."""
-    config = setup.arm.speculative_config
+    """The arm with another fixed K; plain decoding without a drafter for K = 0.
+
+    None where K cannot be changed, or the acceptance says nothing of it.
+    """
+    config, acceptance = setup.arm.speculative_config, setup.arm.acceptance
     if num_draft_tokens == 0:
         return plain
-    if not isinstance(config, ChainMethod):
+    if acceptance is not None and acceptance.missing_draft_tokens([num_draft_tokens]):
+        return None
+    if not isinstance(config, ChainMethod) or not _tree_may_shrink(setup, num_draft_tokens):
         return setup if num_draft_tokens == config.max_draft_tokens else None
     changes = {"num_speculative_tokens": num_draft_tokens, "num_speculative_tokens_per_batch_size": None}
     changed = config.model_copy(update=changes)
-    arm = setup.arm.model_copy(update={"speculative_config": changed})
+    arm = setup.arm.model_copy(update={"speculative_config": changed, "draft_length": None})
     return replace(setup, arm=arm, drafter=changed.bind(setup.deployment, setup.cost))
 
 
+def _tree_may_shrink(setup: ArmSetup, num_draft_tokens: int) -> bool:
+    """Whether the acceptance model says something about the first nodes of the arm's tree; chains always may."""
+    shape, model = setup.arm.speculative_config.tree_shape, setup.arm.acceptance
+    if shape is None or model is None:
+        return True
+    try:
+        model.check_tree(shape, num_draft_tokens)
+    except ScenarioError:
+        return False
+    return True
+
+
 def used_draft_tokens(setup: ArmSetup) -> tuple[int, ...]:
-    """Every K of an arm: one, or those of its batch-size table; 0 only for plain decoding."""
-    config = setup.arm.speculative_config
-    ranges = config.num_speculative_tokens_per_batch_size if isinstance(config, ChainMethod) else None
-    if ranges is None:
-        return (config.max_draft_tokens,)
-    return tuple(sorted({k for _, _, k in ranges if k}))
+    """Every K of an arm's table by batch size, else the largest; 0 only for plain decoding."""
+    most = setup.arm.speculative_config.max_draft_tokens
+    table = setup.arm.k_rule.table(most)
+    return (most,) if table is None else tuple(sorted({k for k in table.k if k})) or (most,)
 
 
 def step_tables(setups: dict[str, ArmSetup], plain: ArmSetup, grid: Grid) -> tuple[StepTable, ...]:
@@ -97,15 +117,9 @@ def step_tables(setups: dict[str, ArmSetup], plain: ArmSetup, grid: Grid) -> tup
     groups: dict[str, list[str]] = {}
     for name, setup in setups.items():
         if setup.arm.speculates:
-            groups.setdefault(_same_but_for_k(setup), []).append(name)
+            groups.setdefault(same_but_for_k(setup.arm), []).append(name)
     tables = [_table([(name, setups[name]) for name in names], plain, grid) for names in groups.values()]
     return tuple(tables) or (_table([(name, setups[name]) for name in setups], plain, grid),)
-
-
-def _same_but_for_k(setup: ArmSetup) -> str:
-    own = {"num_speculative_tokens", "num_speculative_tokens_per_batch_size"}
-    config = setup.arm.speculative_config.model_dump(mode="json", exclude=own)
-    return repr((config, setup.arm.acceptance, setup.arm.class_acceptance))
 
 
 def _table(arms: Sequence[tuple[str, ArmSetup]], plain: ArmSetup, grid: Grid) -> StepTable:
@@ -114,7 +128,9 @@ def _table(arms: Sequence[tuple[str, ArmSetup]], plain: ArmSetup, grid: Grid) ->
     setup = max((setup for _, setup in arms), key=lambda one: one.arm.speculative_config.max_draft_tokens)
     variants = [(k, variant) for k in ks if (variant := with_draft_tokens(setup, k, plain)) is not None]
     rows = tuple(_rows(variants, plain, grid))
-    return StepTable(tuple(name for name, _ in arms), setup.arm.speculative_config.method, used, rows)
+    config = setup.arm.speculative_config
+    names, is_tree = tuple(name for name, _ in arms), config.tree_shape is not None
+    return StepTable(names, config.method, config.draft_count_varies, used, rows, is_tree)
 
 
 def _rows(variants: Iterable[tuple[int, ArmSetup]], plain: ArmSetup, grid: Grid) -> Iterator[StepRow]:
@@ -127,7 +143,7 @@ def _rows(variants: Iterable[tuple[int, ArmSetup]], plain: ArmSetup, grid: Grid)
 def _row(setup: ArmSetup, plain: ArmSetup, batch: int, k: int, context: int) -> StepRow:
     step = decode_step(setup, batch, context)
     more = setup.cost.target.price(verify_pass(batch, context, k + 1)).seconds
-    fits = min(requests_that_fit(setup, context), resolved(setup.engine.max_num_seqs)) >= batch
+    fits = min(requests_that_fit(setup, context), largest_scheduled(setup)) >= batch
     tokens, gains = _gains(setup, plain, batch, context)
     total_ms = step.seconds() * 1e3
     return StepRow(

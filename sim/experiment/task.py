@@ -9,9 +9,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sim.errors import InvariantError, SimError
 from sim.experiment.files import StorageError, json_bytes, parquet_bytes
 from sim.metrics.details import acceptance_details, itl_histogram, mean_decode_context, step_time_s
+from sim.metrics.record import Status
 from sim.metrics.series import request_columns, timeline_columns
 from sim.metrics.slo import Slo
 from sim.metrics.statistics import MIN_REQUESTS_FOR_P99
@@ -119,7 +122,10 @@ def measure_of(scenario: Scenario) -> Measure:
     slo, workload = scenario.slo, scenario.workload
     return Measure(
         loop=Loop(
-            getattr(workload.arrivals, "max_concurrency", None), workload.warmup_requests, workload.cooldown_requests
+            getattr(workload.arrivals, "max_concurrency", None),
+            workload.warmup_requests,
+            workload.cooldown_requests,
+            saturates=getattr(workload.arrivals, "max_concurrent_sessions", None) is None,
         ),
         slo=Slo() if slo is None else Slo(slo.ttft, slo.tpot, slo.e2el, slo.percentile),
         num_gpus=scenario.engine.tensor_parallel_size,
@@ -167,6 +173,13 @@ def _result(task: Task, scenario: Scenario, run: Measured, row: Row) -> dict[str
     }
 
 
+def _ended_sessions(run: Measured) -> str:
+    rows = run.record.requests
+    ended = len(np.unique(rows.session_row[rows.status == Status.UNSENT])) if rows.session_row is not None else 0
+    unsent = int((rows.status == Status.UNSENT).sum())
+    return f"{ended} sessions ended early, their next prompt being too long: {unsent} later turns were never sent"
+
+
 #: What happened to steps that the cost model had not been given.
 OUTSIDE = "lay outside of the measured step times and were priced by the fallback model"
 
@@ -180,6 +193,8 @@ def run_notes(run: Measured, row: Row) -> list[str]:
         notes.append("saturated: the queue still grew at the end, so latencies depend on the length of the run")
     if row["failed"]:
         notes.append(f"{row['failed']} requests were rejected or never finished")
+    if row["unsent"]:
+        notes.append(_ended_sessions(run))
     if row["preemptions"]:
         notes.append(f"{row['preemptions']} preemptions: the KV pool was exhausted")
     outside, of_time = extrapolated_shares(run.record.steps, run.steps)

@@ -16,11 +16,12 @@ Bools = NDArray[np.bool_]
 
 
 class Status(IntEnum):
-    """How a request ended."""
+    """How a request ended; `UNSENT`: never submitted, because its session had ended at max_model_len."""
 
     FINISHED = 0
     REJECTED = 1
     UNFINISHED = 2
+    UNSENT = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +41,9 @@ class RequestRecord:
         status: a `Status` value.
         num_preemptions: times it was preempted.
         recomputed_tokens: tokens prefilled again after preemptions.
+        cached_tokens: prompt tokens found in the prefix cache at the first admission.
+        shared_tokens: prompt tokens that an earlier request of the table begins with as well.
+        session_row: row of the first turn of its session; None when no request belongs to one.
     """
 
     prompt_tokens: Ints
@@ -54,6 +58,9 @@ class RequestRecord:
     status: NDArray[np.int8]
     num_preemptions: Ints
     recomputed_tokens: Ints
+    cached_tokens: Ints
+    shared_tokens: Ints
+    session_row: Ints | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +121,9 @@ class RunRecord:
         accepted: (T,) drafts it accepted, before trimming at the end of the output, bonus token excluded.
         num_kv_blocks: size of the KV pool in blocks.
         block_size: tokens per block.
+        tree_depth: the most drafts that a step can accept when token trees are verified; None for chains.
+        evictions: cached blocks given up to make room, of those that several requests begin with or that a preempted
+            one left behind.
     """
 
     requests: RequestRecord
@@ -123,3 +133,5 @@ class RunRecord:
     accepted: NDArray[np.uint8]
     num_kv_blocks: int
     block_size: int
+    tree_depth: int | None = None
+    evictions: int = 0

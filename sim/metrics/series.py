@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.metrics.latency import Chunks, gap_statistics
-from sim.metrics.record import Floats, Ints, RunRecord, Status
+from sim.metrics.record import Floats, Ints, RequestRecord, RunRecord, Status
 from sim.metrics.summary import Measured
 from sim.metrics.usage import step_ends
 
@@ -16,10 +16,7 @@ TIMELINE_ROWS = 400
 
 
 def request_columns(run: Measured, class_names: tuple[str, ...]) -> Columns:
-    """Columns of `requests.parquet`: one row per request in table order, NaN where the event never happened.
-
-    `cached_tokens` is 0 throughout: prefix caching is not simulated.
-    """
+    """Columns of `requests.parquet`: one row per request in table order, NaN where the event never happened."""
     rows, times, emissions = run.record.requests, run.times, run.emissions
     gaps = gap_statistics(emissions)
     num = len(rows.arrival_ns)
@@ -32,7 +29,8 @@ def request_columns(run: Measured, class_names: tuple[str, ...]) -> Columns:
         "finish_s": _seconds(rows.finish_ns),
         "prompt_tokens": rows.prompt_tokens,
         "output_tokens": rows.emitted_tokens,
-        "cached_tokens": np.zeros(num, np.int64),
+        "cached_tokens": rows.cached_tokens,
+        "session": _sessions(rows),
         "ttft_ms": times.ttft,
         "tpot_ms": times.tpot,
         "e2el_ms": times.e2el,
@@ -48,6 +46,11 @@ def request_columns(run: Measured, class_names: tuple[str, ...]) -> Columns:
         "meets_slo": run.good,
         "status": np.array([status.name.lower() for status in Status])[rows.status],
     }
+
+
+def _sessions(rows: RequestRecord) -> Ints:
+    """Row of the first turn of each request's session: its own for requests that stand for themselves."""
+    return np.arange(len(rows.arrival_ns)) if rows.session_row is None else rows.session_row
 
 
 def _seconds(times_ns: Ints) -> Floats:

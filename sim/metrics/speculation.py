@@ -16,6 +16,9 @@ from sim.metrics.record import Bools, Floats, Ints
 class SpeculationCounts:
     """Totals over some emissions. Arrays over draft positions have length K, the largest number drafted in a step.
 
+    For token trees K is the depth: position i is depth i, and a tree counts as drafted up to as many positions as it
+    has nodes.
+
     Attributes:
         num_steps: request-steps: emissions, those without drafts included (also the first token after prefill).
         num_tokens: tokens handed out.
@@ -76,15 +79,16 @@ def _ratio(top: Ints, bottom: Ints) -> Floats:
     return np.where(bottom > 0, top / np.maximum(bottom, 1), np.nan)
 
 
-def count_speculation(emissions: Chunks, chosen: Bools) -> SpeculationCounts:
-    """Counters over the chosen emissions, shape (C,)."""
+def count_speculation(emissions: Chunks, chosen: Bools, tree_depth: int | None = None) -> SpeculationCounts:
+    """Counters over the chosen emissions, shape (C,); `tree_depth` as in `RunRecord`."""
     drafted, accepted = emissions.drafted[chosen], emissions.accepted[chosen]
     tokens = emissions.tokens[chosen]
     longest = int(drafted.max(initial=0))
+    deepest = longest if tree_depth is None else min(longest, tree_depth)
     # table[d, a]: request-steps that verified d drafts and accepted a of them.
     table = np.bincount(drafted * (longest + 1) + accepted, minlength=(longest + 1) ** 2)
     table = table.reshape(longest + 1, longest + 1)
-    histogram = table[1:].sum(axis=0)
+    histogram = table[1:].sum(axis=0)[: deepest + 1]
     return SpeculationCounts(
         num_steps=len(tokens),
         num_tokens=int(tokens.sum()),
@@ -93,10 +97,10 @@ def count_speculation(emissions: Chunks, chosen: Bools) -> SpeculationCounts:
         num_accepted_tokens=int(accepted.sum()),
         num_trimmed_tokens=int((accepted + 1 - tokens).sum()),
         accepted_per_pos=_tail_sums(histogram),
-        drafted_per_pos=_tail_sums(table.sum(axis=1)),
-        reached_per_pos=np.array([table[i + 1 :, i:].sum() for i in range(longest)], np.int64),
+        drafted_per_pos=_tail_sums(table.sum(axis=1))[:deepest],
+        reached_per_pos=np.array([table[i + 1 :, i:].sum() for i in range(deepest)], np.int64),
         histogram=histogram,
-        tokens_histogram=np.bincount(tokens, minlength=longest + 2),
+        tokens_histogram=np.bincount(tokens, minlength=deepest + 2),
     )
 
 

@@ -27,6 +27,7 @@ Value = float | int | bool | str | None
 Row = dict[str, Value]
 
 NO_SLO = Slo()
+NOTHING_SCHEDULED = "no request was scheduled for the first time in the window"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ def measure_run(record: RunRecord, measure: Measure) -> Measured:
     """Find the window and the columns that all metrics share."""
     window = measurement_window(record, measure.loop)
     times, emissions = latencies(record), chunks(record)
-    counts = count_speculation(emissions, window.contains(emissions.end_ns))
+    counts = count_speculation(emissions, window.contains(emissions.end_ns), record.tree_depth)
     good = good_requests(times, measure.slo)
     return Measured(record, measure, window, times, emissions, counts, steps_in(record.steps, window), good)
 
@@ -86,6 +87,7 @@ def summary_row(run: Measured) -> Row:
         **_latency(run),
         **_load(run),
         **_engine(run),
+        **_prefix_cache(run),
         **_speculation(run),
     }
 
@@ -99,7 +101,8 @@ def _throughput(run: Measured) -> Row:
     return {
         "duration": seconds,
         "completed": int(done.sum()),
-        "failed": int((rows.status != Status.FINISHED).sum()),
+        "failed": int(((rows.status != Status.FINISHED) & (rows.status != Status.UNSENT)).sum()),
+        "unsent": int((rows.status == Status.UNSENT).sum()),
         "rejected": int((rows.status == Status.REJECTED).sum()),
         "num_measured": int(window.measured.sum()),
         "num_warmup": window.num_warmup,
@@ -181,12 +184,31 @@ def _engine(run: Measured) -> Row:
         "step_ms_mean": float(steps.duration_ns[chosen].mean()) / 1e6 if chosen.any() else None,
         "sim_time_s": int((steps.start_ns + steps.duration_ns).max(initial=0)) / 1e9,
         "busy_frac": time_mean(np.ones_like(steps.running), weights, window),
-        "saturated": run.measure.loop.max_concurrency is None and is_saturated(run.record),
+        "saturated": _saturates(run.measure.loop) and is_saturated(run.record),
         "mem_bound_frac": memory_bound_share(steps, chosen),
         "draft_time_frac": shares.draft if shares else None,
         "verify_time_frac": shares.verify if shares else None,
         "prefill_time_frac": shares.prefill if shares else None,
         "overhead_frac": shares.overhead if shares else None,
+    }
+
+
+def _saturates(loop: Loop) -> bool:
+    return loop.max_concurrency is None and loop.saturates
+
+
+def _prefix_cache(run: Measured) -> Row:
+    """Prompt tokens asked for and found, over the requests first scheduled in the window (vLLM's counters)."""
+    rows = run.record.requests
+    asked = run.window.contains(rows.first_scheduled_ns)
+    queries, hits = int(rows.prompt_tokens[asked].sum()), int(rows.cached_tokens[asked].sum())
+    shared = int(rows.shared_tokens[asked].sum())
+    return {
+        "prefix_cache_queries": queries,
+        "prefix_cache_hits": hits,
+        "prefix_cache_hit_rate": hits / queries if queries else None,
+        "prefix_cache_shared_rate": shared / queries if queries else None,
+        "prefix_cache_evictions": run.record.evictions,
     }
 
 
@@ -203,7 +225,15 @@ def _speculation(run: Measured) -> Row:
         "wasted_draft_tokens": counts.num_draft_tokens - counts.num_accepted_tokens,
         "tokens_per_step": counts.tokens_per_step,
         "effective_k_mean": counts.num_draft_tokens / counts.num_drafts if counts.num_drafts else None,
+        "k_mean": counts.num_draft_tokens / counts.num_steps if counts.num_steps else None,
+        "k_switches": _k_switches(run),
     }
+
+
+def _k_switches(run: Measured) -> int:
+    """Steps of the window whose K differs from that of the step before."""
+    k = run.record.steps.num_draft_tokens
+    return int(np.count_nonzero(np.diff(k) * run.steps[1:]))
 
 
 def null_reason(key: str) -> str:
@@ -215,6 +245,8 @@ def null_reason(key: str) -> str:
         "usd_per_mtok_output": "no price was given, or no tokens came out in the window",
         "effective_k_mean": "no drafts were verified in the window",
         "tokens_per_step": "no tokens came out in the window",
+        "k_mean": "no tokens came out in the window",
+        **dict.fromkeys(("prefix_cache_hit_rate", "prefix_cache_shared_rate"), NOTHING_SCHEDULED),
         "mem_bound_frac": "no step ended in the window, or passes took no time",
     }
     if key.startswith("spec_decode"):

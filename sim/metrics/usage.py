@@ -104,7 +104,7 @@ def is_saturated(record: RunRecord) -> bool:
     the offered rate), (b) the slope of the backlog is positive beyond chance (t-test over 20 means of time) and
     (c) the fitted rise exceeds a tenth of the mean backlog. The last two keep noise of a stable queue from flagging.
     """
-    arrivals = record.requests.arrival_ns
+    arrivals = np.sort(record.requests.arrival_ns[record.requests.arrival_ns >= 0])
     half = arrivals[len(arrivals) // 2 :]
     if len(half) < 40 or half[-1] <= half[0]:
         return False

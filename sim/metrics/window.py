@@ -10,6 +10,8 @@ the same number of completions.
 Open loop: the first max(N/10, those that arrived before the running count first reached the median of its later
 half) are warm-up (at most N/3) and the last N/20 are cool-down; the window runs from the arrival of the first measured
 request to the last arrival.
+Sessions, open or closed: as in an open loop, where a session arrives with its first turn. The last arrival is then the
+moment from which no ended session is followed by another; requests that arrive after it are not measured.
 A run too short for a window (all requests start at once, or none ends in it) is measured whole, marked as not steady.
 """
 
@@ -25,13 +27,15 @@ class Loop:
     """How load is offered, and what the user said about warm-up.
 
     Attributes:
-        max_concurrency: users of a closed loop; None in an open loop.
+        max_concurrency: users of a closed loop; None in an open loop and with sessions.
+        saturates: whether requests go on arriving when the server cannot keep up.
         warmup_requests, cooldown_requests: how many to leave out at each end; None = the default rule.
     """
 
     max_concurrency: int | None
     warmup_requests: int | None = None
     cooldown_requests: int | None = None
+    saturates: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,17 +74,26 @@ def measurement_window(record: RunRecord, loop: Loop) -> Window:
     cooldown = _default_cooldown(num, loop) if loop.cooldown_requests is None else loop.cooldown_requests
     cooldown = min(cooldown, num - 1 - warmup)
     start, end = (
-        _open_edges(rows.arrival_ns, warmup)
+        _open_edges(_entry_ns(record), warmup)
         if loop.max_concurrency is None
         else _closed_edges(release_times(record), warmup, loop.max_concurrency)
     )
     steady = start < end and bool(((rows.finish_ns > start) & (rows.finish_ns <= end)).any())
     if not steady:
-        start, end = int(rows.arrival_ns.min()), _end_of_run(record)
+        start, end = int(rows.arrival_ns[rows.arrival_ns >= 0].min(initial=2**62)), _end_of_run(record)
         warmup = warmup if loop.warmup_requests else 0
         cooldown = cooldown if loop.cooldown_requests else 0
     index = np.arange(num)
-    return Window(start, end, (index >= warmup) & (index < num - cooldown), warmup, cooldown, steady)
+    measured = (index >= warmup) & (index < num - cooldown)
+    if rows.session_row is not None:
+        measured &= (rows.arrival_ns >= 0) & (rows.arrival_ns <= end)
+    return Window(start, end, measured, warmup, cooldown, steady)
+
+
+def _entry_ns(record: RunRecord) -> Ints:
+    """(N,) when each request, or the first turn of its session, arrived; non-decreasing."""
+    rows = record.requests
+    return rows.arrival_ns if rows.session_row is None else rows.arrival_ns[rows.session_row]
 
 
 def release_times(record: RunRecord) -> Ints:
@@ -104,7 +117,7 @@ def _default_warmup(record: RunRecord, loop: Loop) -> int:
     running = record.steps.running
     level = float(np.median(running[len(running) // 2 :])) if len(running) else 0.0
     reached = record.steps.start_ns[int(np.argmax(running >= level))] if len(running) else 0
-    before = int(np.searchsorted(record.requests.arrival_ns, reached))
+    before = int(np.searchsorted(_entry_ns(record), reached))
     return min(max(-(-num // 10), before), num // 3)
 
 

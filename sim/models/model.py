@@ -1,10 +1,11 @@
 """Shapes of language models: parameters, FLOPs and KV bytes follow from them. Catalogue: `sim/models/data/*.yaml`."""
 
-from typing import Literal, NamedTuple, Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
 from sim.errors import ScenarioError
+from sim.models.shapes import ExpertShape, LinearShape
 from sim.spec import Seq, Spec
 from sim.units import PositiveCount
 
@@ -23,51 +24,6 @@ KV_CACHE_BYTES: dict[str, int] = {"auto": 2, "bf16": 2, "fp16": 2, "fp8": 1}
 _ALWAYS_16_BIT = frozenset({"router", "fc"})
 
 
-class LinearShape(NamedTuple):
-    """One weight matrix as one GPU holds it: `layers` products of [tokens, k_in] by [k_in, n_out] in a pass.
-
-    Attributes:
-        name: qkv, o, gate_up, down, q, q_a, q_b, kv_a, kv_b, router, shared_gate_up, shared_down, fc, extra or lm_head.
-        n_out: outputs per GPU.
-        k_in: inputs per GPU.
-        layers: how many layers have it.
-    """
-
-    name: str
-    n_out: int
-    k_in: int
-    layers: int
-
-    @property
-    def parameters(self) -> int:
-        """Weights of these matrices in all layers, on one GPU."""
-        return self.n_out * self.k_in * self.layers
-
-
-class ExpertShape(NamedTuple):
-    """The routed experts as one GPU holds them: a slice of every expert (tensor parallel), or some experts whole.
-
-    Attributes:
-        layers: layers with routed experts.
-        experts, top_k: experts per layer, and how many of them one token uses.
-        hidden: width of the residual stream.
-        width: intermediate width of one expert on one GPU.
-        held: experts per layer that one GPU holds at least a slice of.
-    """
-
-    layers: int
-    experts: int
-    top_k: int
-    hidden: int
-    width: int
-    held: int
-
-    @property
-    def parameters_per_expert(self) -> int:
-        """Weights of one expert on one GPU: gate, up and down."""
-        return 3 * self.hidden * self.width
-
-
 class Model(Spec):
     """A decoder-only transformer. Zero means "has none" for the mixture-of-experts, MLA and window fields.
 
@@ -77,16 +33,20 @@ class Model(Spec):
     full attention and the others a sliding window.
 
     Attributes:
+        layers: 0 only for heads that work on another model's hidden state (Medusa).
         has_lm_head: False when the head is another model's (EAGLE-1, MTP): computed per pass, not held in memory again.
         has_embedding: the same for the input embedding; a drafter's `vocab` is then the width of its LM head only.
         fc_in: input width of a projection to `hidden` before the first layer (EAGLE, MTP).
-        attention_in: input width of the first projections of attention; 0 means `hidden` (EAGLE-3: twice that).
+        attention_in: input width of the first layer's projections in attention; 0 means `hidden` (EAGLE-3: twice that).
+        states_in: width of the target's states that a drafter takes in, projected to `hidden` once for every token of
+            the target's pass, before the first pass of its own (EAGLE-3, DFlash).
+        states_are_kv: keys and values of the context come from those states, in every layer (DFlash).
         extra_linear_parameters: further matrices of input width `hidden`, used once per pass.
         hf_ids: Hugging Face repositories with exactly this shape.
     """
 
     name: str
-    layers: PositiveCount
+    layers: int = Field(ge=0)
     hidden: PositiveCount
     q_heads: PositiveCount
     kv_heads: PositiveCount
@@ -113,6 +73,8 @@ class Model(Spec):
     has_embedding: bool = True
     fc_in: int = Field(0, ge=0)
     attention_in: int = Field(0, ge=0)
+    states_in: int = Field(0, ge=0)
+    states_are_kv: bool = False
     extra_linear_parameters: int = Field(0, ge=0)
     max_model_len: PositiveCount | None = None
     hf_ids: Seq[str] = ()
@@ -132,7 +94,9 @@ class Model(Spec):
             "kv_lora_rank, qk_rope_dim, qk_nope_dim and v_head_dim go together": len(
                 {bool(n) for n in (self.kv_lora_rank, self.qk_rope_dim, self.qk_nope_dim, self.v_head_dim)}
             ) == 1,
+            "only heads without an embedding of their own have no layers": self.layers > 0 or not self.has_embedding,
             "full_attn_every > 1 needs a window": self.window > 0 or self.full_attn_every == 1,
+            "states_are_kv needs states_in": self.states_in > 0 or not self.states_are_kv,
         }  # fmt: skip
         broken = [rule for rule, holds in rules.items() if not holds]
         if broken:
@@ -173,7 +137,7 @@ class Model(Spec):
         return self._body_parameters(self.top_k) + self.vocab * self.hidden
 
     def _body_parameters(self, experts: int) -> int:
-        linear = sum(shape.parameters for shape in self.linear_shapes())
+        linear = sum(shape.parameters for shape in (*self.linear_shapes(), *self._states_projection()))
         routed = self.expert_shape()
         return linear + routed.layers * experts * routed.parameters_per_expert + self._norm_parameters
 
@@ -193,27 +157,42 @@ class Model(Spec):
         """
         return [shape for shape in self._attention_shapes(tp) + self._mlp_shapes(tp) if shape.layers and shape.n_out]
 
+    def intake_shapes(self, tp: int = 1) -> list[LinearShape]:
+        """What a drafter multiplies every token of the target's pass with, once per step; empty for other models.
+
+        The projections to keys and values are rows of the QKV matrices of `linear_shapes`, used a second time here.
+        """
+        if not self.states_are_kv:
+            return self._states_projection()
+        outputs = self.kv_lora_rank + self.qk_rope_dim if self.is_mla else 2 * _share(self.kv_heads, tp) * self.head_dim
+        return [*self._states_projection(), LinearShape("kv", outputs, self.hidden, self.layers)]
+
+    def _states_projection(self) -> list[LinearShape]:
+        return [LinearShape("fc", self.hidden, self.states_in, 1)] if self.states_in else []
+
     def _attention_shapes(self, tp: int) -> list[LinearShape]:
-        heads, inputs, layers = _share(self.q_heads, tp), self.attention_in or self.hidden, self.layers
+        heads, layers = _share(self.q_heads, tp), self.layers
         if not self.is_mla:
             qkv = (heads + 2 * _share(self.kv_heads, tp)) * self.head_dim
-            return [
-                LinearShape("qkv", qkv, inputs, layers),
-                LinearShape("o", self.hidden, heads * self.head_dim, layers),
-            ]
+            return [*self._from_inputs("qkv", qkv), LinearShape("o", self.hidden, heads * self.head_dim, layers)]
         queries = heads * (self.qk_nope_dim + self.qk_rope_dim)
-        q_projections = [LinearShape("q", queries, inputs, layers)]
+        q_projections = self._from_inputs("q", queries)
         if self.q_lora_rank:
-            q_projections = [
-                LinearShape("q_a", self.q_lora_rank, inputs, layers),
-                LinearShape("q_b", queries, self.q_lora_rank, layers),
-            ]
+            q_projections = self._from_inputs("q_a", self.q_lora_rank)
+            q_projections += [LinearShape("q_b", queries, self.q_lora_rank, layers)]
         return [
             *q_projections,
-            LinearShape("kv_a", self.kv_lora_rank + self.qk_rope_dim, inputs, layers),
+            *self._from_inputs("kv_a", self.kv_lora_rank + self.qk_rope_dim),
             LinearShape("kv_b", heads * (self.qk_nope_dim + self.v_head_dim), self.kv_lora_rank, layers),
             LinearShape("o", self.hidden, heads * self.v_head_dim, layers),
         ]
+
+    def _from_inputs(self, name: str, n_out: int) -> list[LinearShape]:
+        """A projection of each layer's input, which is wider in the first layer of some drafters."""
+        if not self.attention_in:
+            return [LinearShape(name, n_out, self.hidden, self.layers)]
+        rest = LinearShape(name, n_out, self.hidden, self.layers - 1)
+        return [LinearShape(name, n_out, self.attention_in, 1), rest]
 
     def _mlp_shapes(self, tp: int) -> list[LinearShape]:
         dense, shared = _share(self.ffn, tp), _share(self.shared_experts * self.shared_ffn, tp)
@@ -254,7 +233,8 @@ class Model(Spec):
 
     def weight_bytes(self, dtype: str = "auto", tp: int = 1, expert_parallel: bool = False) -> int:
         """Weights in the memory of one of `tp` GPUs; embeddings, LM head, norms and routers stay in 16 bits."""
-        linear = sum(shape.parameters * self.bytes_per_weight(shape.name, dtype) for shape in self.linear_shapes(tp))
+        shapes = (*self.linear_shapes(tp), *self._states_projection())
+        linear = sum(shape.parameters * self.bytes_per_weight(shape.name, dtype) for shape in shapes)
         routed = self.expert_shape(tp, expert_parallel)
         experts = routed.layers * routed.held * routed.parameters_per_expert * self.bytes_per_weight("expert", dtype)
         vocabulary = self._vocabulary_matrices * _share(self.vocab, tp) * self.hidden

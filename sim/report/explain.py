@@ -8,6 +8,7 @@ from sim.experiment.explanation import Acceptance, ArmFacts, Cost, Explanation
 from sim.report.explain_steps import step_lines
 from sim.report.explain_verdict import verdict_lines
 from sim.report.plain_text import bold, columns, count, labelled, number, printable, short, verified
+from sim.scenario.suggestions import flow
 
 #: arms beside each other in the memory table
 _ARMS_PER_TABLE = 4
@@ -68,6 +69,9 @@ def _head(explanation: Explanation) -> Iterator[str]:
         f"prompts {count(demand.mean_prompt_tokens)} tokens, outputs {count(demand.mean_output_tokens)} on average; a "
         f"decode step meets {count(demand.decode_context_tokens)} tokens of context"
     )
+    if demand.shared_prompt_frac:
+        shared = f"{100 * demand.shared_prompt_frac:.0f} % of the prompt tokens begin like an earlier request"
+        yield from labelled("note:", f"{shared}: with prefix caching less is prefilled than shown here", 6)
     for note in explanation.notes:
         yield from labelled("note:", printable(note), 6)
     if explanation.varied:
@@ -94,9 +98,11 @@ def _arms(arms: Sequence[ArmFacts]) -> Iterator[str]:
 def _config(arm: ArmFacts) -> str:
     if not arm.speculates:
         return "plain decoding"
-    config = ", ".join(f"{key}: {printable(value)}" for key, value in arm.speculative_config.items())
+    config = printable(flow(arm.speculative_config))
     drafter = f"; drafts with {printable(arm.drafter)}" if arm.drafter else "; no network"
-    return f"{{{config}}}{drafter}; {_slots(arm.memory.lookahead_tokens)} per request"
+    if arm.host_memory_bytes:
+        drafter += f", {arm.host_memory_bytes / 1e9:.2g} GB of host memory"
+    return f"{config}{drafter}; {_slots(arm.memory.lookahead_tokens)} per request"
 
 
 def _slots(slots: int) -> str:
@@ -107,7 +113,9 @@ def _accepted(acceptance: Acceptance) -> str:
     name = " ".join(part for part in (acceptance.kind, printable(acceptance.profile)) if part)
     traffic = f"{acceptance.traffic}: " if acceptance.traffic else ""
     rates = " ".join(f"{rate:.3f}" for rate in acceptance.rates)
-    return f"{traffic}{acceptance.tokens_per_step:.2f} tokens per step with the bonus ({name}); by position {rates}"
+    spelt = f"{acceptance.acceptance_rate:.1%} of drafts accepted, alpha {acceptance.alpha:.3f}"
+    mean = f"{acceptance.tokens_per_step:.2f} tokens per step with the bonus"
+    return f"{traffic}{mean} ({name}): {spelt}; by position {rates}"
 
 
 def _cost(explanation: Explanation) -> Iterator[str]:

@@ -22,7 +22,9 @@ def step_lines(table: StepTable, *, every_k: bool, breakdown: bool) -> Iterator[
         yield f"Step time, {where}", [*_times(chosen), *_remarks(table, chosen)]
         if breakdown:
             yield f"Target pass by op group, ms, {where}", list(_groups(chosen))
-        if len({row.num_draft_tokens for row in rows} - {0}) > 1:
+        if table.tree:
+            yield f"Best tree of the first K nodes by batch, {where}", list(_best_trees(rows, table.arm_ks[-1]))
+        elif len({row.num_draft_tokens for row in rows} - {0}) > 1:
             yield f"Speed-up over K = 0 by K, {where}", list(_by_k(rows))
 
 
@@ -55,8 +57,8 @@ def _batch(row: StepRow) -> str:
 
 def _remarks(table: StepTable, rows: Sequence[StepRow]) -> Iterator[str]:
     if any(not row.fits for row in rows):
-        yield "  * does not fit: KV pool or max_num_seqs hold fewer"
-    if table.method == "ngram":
+        yield "  * does not fit: KV pool, max_num_seqs or the token budget hold fewer"
+    if table.draft_count_varies:
         yield "  priced as if every step had K drafts; steps without a match are cheaper"
 
 
@@ -81,6 +83,28 @@ def _by_k(rows: Sequence[StepRow]) -> Iterator[str]:
         head = ["batch", *(f"K={k} " for k in part), "best"]
         cells = [[label, *_gain_cells(gains, batch, part), _best(gains, batch, ks)] for batch, label in batches.items()]
         yield from columns([head, *cells], indent=2, gap=1)
+
+
+def _best_trees(rows: Sequence[StepRow], whole: int) -> Iterator[str]:
+    """Per batch the number of nodes with the largest speed-up, beside the whole tree."""
+    cells = []
+    for batch in dict.fromkeys(row.batch for row in rows):
+        sizes = {row.num_draft_tokens: row for row in rows if row.batch == batch and row.speedup is not None}
+        best = sizes[best_size(list(sizes.values()))]
+        cells.append([_batch(best), str(best.num_draft_tokens), *_tree_cells(best), *_tree_cells(sizes.get(whole))])
+    head = ("batch", "best K", "tok/step", "speed-up", f"K={whole}: tok/step", "speed-up")
+    yield from columns([head, *cells], indent=2)
+
+
+def best_size(rows: Sequence[StepRow]) -> int:
+    """K of the row with the largest speed-up, of rows of one batch; the smaller one of equals."""
+    return max(rows, key=lambda row: (row.speedup or 0.0, -row.num_draft_tokens)).num_draft_tokens
+
+
+def _tree_cells(row: StepRow | None) -> tuple[str, str]:
+    if row is None or row.tokens_per_step is None:
+        return "-", "-"
+    return f"{row.tokens_per_step:.2f}", band(row.speedup, row.speedup_low, row.speedup_high)
 
 
 def _gain_cells(gains: dict[tuple[int, int], float | None], batch: int, ks: Sequence[int]) -> Iterator[str]:

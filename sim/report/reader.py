@@ -47,7 +47,7 @@ class Results:
         run_dir: the folder.
         manifest, break_even, scenario: parsed `manifest.json`, `breakeven.json` and `scenario.resolved.yaml`.
         scenario_text: `scenario.resolved.yaml` as text.
-        summary, compare: the two tables as they are.
+        summary, compare, regret: the tables as they are; `regret` is empty when K is no choice.
         arms: all arms, the baseline first.
         axis: what the sweep varies (its break-even axis), or None for a single operating point.
         cells: every operating point, ordered along the axis.
@@ -60,6 +60,7 @@ class Results:
     scenario_text: str
     summary: pd.DataFrame
     compare: pd.DataFrame
+    regret: pd.DataFrame
     arms: tuple[str, ...]
     axis: Axis | None
     cells: tuple[Cell, ...]
@@ -169,13 +170,13 @@ def load_results(run_dir: Path) -> Results:
     for column in ("cell_id", "arm"):
         if column not in summary:
             raise ResultsError(f"{run_dir / 'summary.csv'}: the column {column} is missing")
-    compare = _table(run_dir / "compare.csv", optional=True)
+    compare, regret = (_table(run_dir / name, optional=True) for name in ("compare.csv", "regret.csv"))
     break_even = read_document(run_dir / "breakeven.json") if (run_dir / "breakeven.json").is_file() else {}
     scenario, text = _scenario(run_dir / "scenario.resolved.yaml")
     axis = sweep_axis(summary, break_even)
     cells = order_cells(summary, manifest.get("cells", ()), axis)
     arms = _arms(summary, manifest, scenario)
-    return Results(run_dir, manifest, break_even, scenario, text, summary, compare, arms, axis, cells)
+    return Results(run_dir, manifest, break_even, scenario, text, summary, compare, regret, arms, axis, cells)
 
 
 def _manifest(run_dir: Path) -> dict[str, Any]:

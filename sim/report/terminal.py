@@ -12,7 +12,9 @@ from sim.report.figures.badges import cost_profiles
 from sim.report.figures.provenance import subtitle
 from sim.report.figures.verdict import warnings_of
 from sim.report.plain_text import verified
+from sim.report.prefix_cache import prefix_cache_line
 from sim.report.reader import Ratio, Results, load_results
+from sim.report.regret import regret_lines
 from sim.report.wording import clean, metric_name, number, percent
 
 WIDTH = 100
@@ -51,7 +53,8 @@ def summary_text(run_dir: Path, colour: bool = False) -> str:
         lines += _sweep(results, results.axis, part, paint) if results.axis else _point(results, part.cells[0], paint)
         if results.axis:
             lines += break_even_lines(results, results.axis, part)
-    lines += [*_closed_form(results), *_acceptance(results), *_verification(results), *_notes(results)]
+    lines += [*_regret(results), *_closed_form(results), *_acceptance(results)]
+    lines += [*_verification(results), *_notes(results)]
     return "\n".join(line.rstrip() for line in lines).rstrip() + "\n"
 
 
@@ -174,6 +177,8 @@ def _acceptance(results: Results) -> Iterator[str]:
     lost = [level.mean for c in results.done for a in results.arms if (level := results.level(c, a, "preemptions"))]
     if use:
         yield _ascii(f"KV use p99 up to {percent(max(use))}; preemptions per run up to {number(max(lost or [0]))}")
+    if cached := prefix_cache_line(results):
+        yield from wrapped(_ascii(cached), "")
 
 
 def _verification(results: Results) -> Iterator[str]:
@@ -190,6 +195,11 @@ def _verification(results: Results) -> Iterator[str]:
 def _mean_level(results: Results, arm: str, metric: str) -> float:
     levels = [level.mean for cell in results.done if (level := results.level(cell, arm, metric))]
     return sum(levels) / len(levels) if levels else 0.0
+
+
+def _regret(results: Results) -> Iterator[str]:
+    lines = [_ascii(line) for line in regret_lines(results)]
+    yield from lines if len(lines) > 1 else (part for line in lines for part in wrapped(line, ""))
 
 
 def _closed_form(results: Results) -> Iterator[str]:

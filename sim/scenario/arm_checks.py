@@ -3,11 +3,18 @@
 from collections.abc import Iterator
 
 from sim.acceptance.base import MAX_DRAFT_TOKENS, AcceptanceModel
+from sim.acceptance.stream_replay import StreamReplay
 from sim.errors import ScenarioError
+from sim.models.model import Model
 from sim.scenario.arms import Arm
-from sim.scenario.document import Path
+from sim.scenario.document import Path, dotted
 from sim.scenario.findings import Context, Finding, note, reads
 from sim.scenario.suggestions import did_you_mean, one_of
+from sim.speculation.base import SpeculationMethod
+from sim.token_streams.streams import read_streams
+
+#: Batches that a rule for K is asked about where the engine's limit is not known.
+MAX_NUM_SEQS = 1024
 
 
 @reads("arms")
@@ -33,33 +40,84 @@ def _acceptance(context: Context) -> Iterator[Finding]:
             yield Finding(("arms", name, "acceptance"), message)
 
 
+@reads("arms", "engine")
+def _draft_length(context: Context) -> Iterator[Finding]:
+    for name, arm in context.scenario.arms.items():
+        if arm.draft_length is not None:
+            message = _wrong_rule(arm, context.scenario.engine.async_scheduling)
+            if message:
+                yield Finding(("arms", name, "draft_length"), message, at_key=True)
+            elif "at_zero" in arm.draft_length.model_fields_set and not arm.speculative_config.lookahead_tokens:
+                message = f"no effect: {arm.speculative_config.method} has no drafter that falls behind"
+                yield note(("arms", name, "draft_length", "at_zero"), message)
+
+
+def _wrong_rule(arm: Arm, async_scheduling: bool) -> str:
+    """Why an arm cannot have the K rule that it states; "" when it can."""
+    config, rule = arm.speculative_config, arm.draft_length
+    if rule is None:
+        return ""
+    if not arm.speculates:
+        return "has no effect: this arm does not speculate"
+    if config.draft_length.kind != "fixed":
+        return "contradicts speculative_config.num_speculative_tokens_per_batch_size; allowed: one of them"
+    if rule.needs_chain and config.max_accepted_tokens != config.max_draft_tokens:
+        return f"{rule.kind} needs drafts that form a chain; {config.method} drafts a tree"
+    if rule.needs_drafts and not config.drafts_have_probabilities:
+        return f"{rule.kind} looks at the drafter's probabilities, of which {config.method} has none"
+    if rule.needs_drafts and async_scheduling:
+        return f"{rule.kind} ends drafts while they are made, which engine.async_scheduling does not wait for; drop one"
+    return rule.wrong_for(config.max_draft_tokens)
+
+
 @reads("arms")
 def _acceptance_reaches_k(context: Context) -> Iterator[Finding]:
     for name, arm in context.scenario.arms.items():
-        for path, limit in _acceptance_limits(name, arm):
-            if limit < arm.speculative_config.max_accepted_tokens:
-                k = arm.speculative_config.max_accepted_tokens
-                yield Finding(path, f"covers {limit} draft tokens; allowed: at least num_speculative_tokens = {k}")
+        k = arm.speculative_config.max_accepted_tokens
+        for path, model in _acceptance_models(name, arm):
+            limit = _limit_of(model, context)
+            if limit is not None and limit < k:
+                what = (
+                    "num_speculative_tokens" if arm.speculative_config.tree_shape is None else "the depth of the tree"
+                )
+                yield Finding(path, f"covers {limit} draft tokens; allowed: at least {what} = {k}")
 
 
-def _acceptance_limits(name: str, arm: Arm) -> Iterator[tuple[Path, int]]:
-    for path, model in _models(name, arm).items():
-        limit = model.max_supported_draft_tokens()
-        if limit is not None:
-            yield path, limit
+def _acceptance_models(name: str, arm: Arm) -> Iterator[tuple[Path, AcceptanceModel]]:
+    if arm.acceptance is not None:
+        yield ("arms", name, "acceptance"), arm.acceptance
+    for key, model in arm.class_acceptance.items():
+        yield ("arms", name, "class_acceptance", key), model
 
 
-def _models(name: str, arm: Arm) -> dict[Path, AcceptanceModel]:
-    """All acceptance models of an arm by their place."""
-    models: dict[Path, AcceptanceModel | None] = {("arms", name, "acceptance"): arm.acceptance}
-    models |= {("arms", name, "class_acceptance", key): model for key, model in arm.class_acceptance.items()}
-    return {path: model for path, model in models.items() if model is not None}
+def _limit_of(model: AcceptanceModel, context: Context) -> int | None:
+    try:
+        return model.located(context.base_dir).max_supported_draft_tokens()
+    except ScenarioError:  # its file: see _acceptance_files
+        return None
+
+
+@reads("arms")
+def _acceptance_describes_the_tree(context: Context) -> Iterator[Finding]:
+    for name, arm in context.scenario.arms.items():
+        config = arm.speculative_config
+        if config.tree_shape is None:
+            continue
+        ranges = getattr(config, "num_speculative_tokens_per_batch_size", None) or ()
+        sizes = sorted({config.max_draft_tokens, *(k for _, _, k in ranges if k)})
+        for path, model in _acceptance_models(name, arm):
+            limit = _limit_of(model, context)
+            try:
+                for size in sizes if limit is None or limit >= config.max_accepted_tokens else ():
+                    model.check_tree(config.tree_shape, size)
+            except ScenarioError as error:
+                yield Finding(path, str(error))
 
 
 @reads("arms")
 def _acceptance_files(context: Context) -> Iterator[Finding]:
     for name, arm in context.scenario.arms.items():
-        for path, model in _models(name, arm).items():
+        for path, model in _acceptance_models(name, arm):
             try:
                 model.located(context.base_dir).check_files()
             except ScenarioError as error:
@@ -73,6 +131,43 @@ def _rule_fits_the_drafts(context: Context) -> Iterator[Finding]:
         if arm.speculates and arm.rule.needs_draft_probabilities and not config.drafts_have_probabilities:
             message = f"{arm.rule.kind} looks at the drafter's probabilities, but {config.method} has none"
             yield Finding(("arms", name, "verification"), f"{message}; its drafts are verified by greedy_draft")
+
+
+@reads("arms", "engine", "hardware")
+def _acceptance_of_every_k(context: Context) -> Iterator[Finding]:
+    """Kinds that know single K only have to know all that the arm's rule picks."""
+    most = context.engine.max_num_seqs if context.engine else None
+    for name, arm in context.scenario.arms.items():
+        k = arm.speculative_config.max_draft_tokens
+        table, sizes = arm.k_rule.table(k), range(1, (most or MAX_NUM_SEQS) + 1)
+        asked = range(1, k + 1) if table is None else sorted({table.at(num_seqs) for num_seqs in sizes} - {0})
+        for path, model in _acceptance_models(name, arm):
+            missing = ", ".join(map(str, model.missing_draft_tokens(asked)))
+            if missing:
+                message = f"says nothing of K = {missing}, which speculative_config asks for; add it"
+                yield Finding(path, message)
+
+
+@reads("arms", "model")
+def _vocabularies(context: Context) -> Iterator[Finding]:
+    """VLLM refuses to start (`SpeculativeConfig.verify_equal_vocab_size_if_draft_model`)."""
+    for name, arm in context.scenario.arms.items():
+        method = arm.speculative_config
+        drafter = _drafter(context, method) if context.model and method.needs_equal_vocabulary else None
+        if drafter and context.model and drafter.vocab != context.model.vocab:
+            message = (
+                f"{drafter.name} has a vocabulary of {drafter.vocab:,} tokens and {context.model.name} of "
+                f"{context.model.vocab:,}: engines refuse the pair; take a draft model with the target's tokenizer, or "
+                "set use_heterogeneous_vocab: true and state an acceptance measured that way"
+            )
+            yield Finding(("arms", name, "speculative_config", "model"), message)
+
+
+def _drafter(context: Context, method: SpeculationMethod) -> Model | None:
+    try:
+        return method.drafter_model(context.model, context.base_dir) if context.model else None
+    except ScenarioError:
+        return None
 
 
 @reads("arms", "workload")
@@ -90,22 +185,82 @@ def _classes_exist(context: Context) -> Iterator[Finding]:
 def _drafts_fit(context: Context) -> Iterator[Finding]:
     tensor_parallel = context.scenario.engine.tensor_parallel_size
     for name, arm in context.scenario.arms.items():
-        k, config = arm.speculative_config.max_draft_tokens, ("arms", name, "speculative_config")
-        if k > MAX_DRAFT_TOKENS:
-            yield Finding((*config, "num_speculative_tokens"), f"found {k}; allowed: at most {MAX_DRAFT_TOKENS}")
+        method, config = arm.speculative_config, ("arms", name, "speculative_config")
+        k, key_of_k = method.max_draft_tokens, (*config, *_key_of_k(method))
+        if method.max_accepted_tokens > MAX_DRAFT_TOKENS:
+            yield Finding(key_of_k, f"found {method.max_accepted_tokens}; allowed: at most {MAX_DRAFT_TOKENS}")
         elif context.max_model_len is not None and k >= context.max_model_len:
             message = f"found {k}; allowed: below engine.max_model_len = {context.max_model_len}"
-            yield Finding((*config, "num_speculative_tokens"), message)
-        draft_tp = getattr(arm.speculative_config, "draft_tensor_parallel_size", None)
+            yield Finding(key_of_k, message)
+        draft_tp = getattr(method, "draft_tensor_parallel_size", None)
         if draft_tp not in (None, 1, tensor_parallel):
             message = f"found {draft_tp}; allowed: 1 or engine.tensor_parallel_size = {tensor_parallel}"
             yield Finding((*config, "draft_tensor_parallel_size"), message)
+
+
+def _key_of_k(method: SpeculationMethod) -> Path:
+    return ("num_speculative_tokens",) if "num_speculative_tokens" in type(method).model_fields else ()
 
 
 @reads("arms", "engine")
 def _drafts_on_the_gpu(context: Context) -> Iterator[Finding]:
     """VLLM refuses this too (`VllmConfig`: asynchronous scheduling only with EAGLE, MTP and draft models)."""
     for name, arm in context.scenario.arms.items():
-        if context.scenario.engine.async_scheduling and arm.speculative_config.method == "ngram":
-            message = "n-gram drafts are made on the CPU, which engine.async_scheduling does not wait for; drop one"
+        if context.scenario.engine.async_scheduling and arm.speculative_config.drafts_on_cpu:
+            what = f"the drafts of {arm.speculative_config.method}"
+            message = f"{what} are made on the CPU, which engine.async_scheduling does not wait for; drop one"
             yield Finding(("arms", name, "speculative_config", "method"), message)
+
+
+@reads("arms", "sweep")
+def _lookup_acts(context: Context) -> Iterator[Finding]:
+    """Settings of a look-up in tokens, and acceptance computed from tokens, need one another."""
+    for name, arm in context.scenario.arms.items():
+        method, models = arm.speculative_config, dict(_acceptance_models(name, arm))
+        replays = {path for path, model in models.items() if isinstance(model, StreamReplay)}
+        if arm.speculates and method.proposer is None:
+            for path in sorted(replays, key=str):
+                message = f"{method.method} does not draft from tokens; allowed: with method ngram, suffix or rest"
+                yield Finding((*path, "kind"), f"found 'stream_replay': {message}")
+        elif not replays:
+            yield from _idle_lookup_keys(context, name, method)
+
+
+@reads("arms")
+def _streams_can_be_read(context: Context) -> Iterator[Finding]:
+    for name, arm in context.scenario.arms.items():
+        proposer = arm.speculative_config.located(context.base_dir).proposer
+        for path, model in _acceptance_models(name, arm):
+            if not isinstance(model, StreamReplay) or proposer is None:
+                continue
+            try:
+                remark = proposer.check(read_streams(context.base_dir / model.path))
+            except ScenarioError as error:
+                for problem in error.problems:
+                    place = f"{problem.where}: {problem.key}: ".replace(": : ", ": ") if problem.where else ""
+                    yield Finding((*path, "path"), place + problem.message)
+            else:
+                if remark:
+                    yield note((*path, "path"), f"no effect of {remark}")
+
+
+def _idle_lookup_keys(context: Context, name: str, method: SpeculationMethod) -> Iterator[Finding]:
+    """Look-up settings that were given, or are varied, though acceptance is stated and not computed."""
+    reason = "no effect: only acceptance of kind stream_replay looks drafts up"
+    for key in method.lookup_keys:
+        path: Path = ("arms", name, "speculative_config", key)
+        if dotted(path) in context.scenario.sweep.vary:
+            yield note(("sweep", "vary", dotted(path)), reason)
+        elif getattr(method, key) != type(method).model_fields[key].default:
+            yield note(path, reason)
+
+
+@reads("arms", "engine")
+def _trees_in_step(context: Context) -> Iterator[Finding]:
+    """SGLang's overlap scheduler needs `speculative_eagle_topk` 1; vLLM has no Medusa with asynchronous scheduling."""
+    for name, arm in context.scenario.arms.items():
+        config = arm.speculative_config
+        if context.scenario.engine.async_scheduling and (config.tree_shape is not None or config.method == "medusa"):
+            what = "token trees are" if config.tree_shape is not None else "medusa is"
+            message = f"{what} not known to work with engine.async_scheduling in any engine; drop one"
+            yield Finding(("arms", name, "speculative_config"), message, at_key=True)

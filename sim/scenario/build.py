@@ -6,21 +6,24 @@ from pathlib import Path
 import numpy as np
 import simpy
 
-from sim.acceptance.base import AcceptanceModel, Floats, Tape
+from sim.acceptance.base import Floats, Tape
 from sim.cost.base import BoundCost
 from sim.cost.padding import largest_captured
 from sim.deployment import Deployment, plan_deployment
+from sim.draft_length.base import Rule
 from sim.errors import InvariantError, ScenarioError
 from sim.metrics.record import RunRecord
 from sim.rng import Streams
 from sim.scenario.arms import Arm
 from sim.scenario.engine import EngineArgs
+from sim.scenario.rule_setting import OffLine, rule_setting, steady_step_seconds
 from sim.scenario.schema import Scenario
 from sim.scenario.what_if import AS_STATED, WhatIf
 from sim.scheduler.overlapped import OverlappedScheduler
 from sim.scheduler.plan import SchedulerConfig
 from sim.scheduler.schedule import Scheduler
 from sim.server.overlapped import OverlappedServer
+from sim.server.pricing import StepPricer
 from sim.server.recorder import Recorder
 from sim.server.server import Server
 from sim.speculation.base import Drafter
@@ -55,10 +58,16 @@ class ArmSetup:
     what_if: WhatIf = AS_STATED
 
     def survival(self, num_draft_tokens: int) -> Floats:
-        """Unconditional acceptance rates of a step with so many drafts, shape (num_draft_tokens,)."""
+        """Unconditional acceptance rates of a step with so many drafts, shape (num_draft_tokens,) or (tree depth,)."""
         if not num_draft_tokens or self.arm.acceptance is None:
             return np.zeros(0)
-        return self.what_if.survival(self.arm.acceptance.survival(num_draft_tokens))
+        return self.what_if.survival(self.arm.speculative_config.survival(self.arm.acceptance, num_draft_tokens))
+
+    def draft_tokens(self, num_seqs: int) -> int:
+        """K of a batch of this size; the largest where K does not follow from the batch size alone."""
+        most = self.arm.speculative_config.max_draft_tokens
+        table = self.arm.k_rule.table(most)
+        return most if table is None else table.at(num_seqs)
 
     @property
     def scheduler_config(self) -> SchedulerConfig:
@@ -75,6 +84,8 @@ class ArmSetup:
             enable_chunked_prefill=engine.enable_chunked_prefill,
             scheduler_reserve_full_isl=engine.scheduler_reserve_full_isl,
             watermark=engine.watermark,
+            enable_prefix_caching=engine.enable_prefix_caching,
+            use_eagle=self.arm.speculative_config.use_eagle,
         )
 
 
@@ -96,7 +107,7 @@ def set_up(scenario: Scenario, arm: str, base_dir: Path) -> ArmSetup:
         tensor_parallel_size=engine.tensor_parallel_size,
         drafter_tensor_parallel_size=method.drafter_tensor_parallel_size(engine.tensor_parallel_size),
         weight_dtype=scenario.model.weight_dtype,
-        drafter_weight_dtype="auto",
+        drafter_weight_dtype=scenario.model.weight_dtype if method.shares_target else "auto",
         kv_cache_dtype=scenario.model.kv_cache_dtype,
         block_size=engine.block_size,
         gpu_memory_utilization=engine.gpu_memory_utilization,
@@ -105,6 +116,7 @@ def set_up(scenario: Scenario, arm: str, base_dir: Path) -> ArmSetup:
         max_model_len=scenario.engine.max_model_len,
         num_gpu_blocks_override=engine.num_gpu_blocks_override,
         speculates=spec.speculates,
+        drafter_shares_target=method.shares_target,
         enable_expert_parallel=engine.enable_expert_parallel,
     )
     if scenario.engine.max_model_len is None:  # not stated: the model's own length, or what fits
@@ -113,37 +125,34 @@ def set_up(scenario: Scenario, arm: str, base_dir: Path) -> ArmSetup:
     limits = (resolved(engine.max_num_seqs), method.max_draft_tokens, resolved(engine.max_num_batched_tokens))
     deployment = replace(deployment, max_cudagraph_capture_size=largest_captured(*limits, gpu))
     what_if = scenario.what_if
-    cost = what_if.cost(scenario.cost_model.located(base_dir).bind(deployment))
+    cost = method.verification_cost(scenario.cost_model.located(base_dir).bind(deployment))
+    cost = what_if.cost(cost)
     drafter = what_if.drafter(method.bind(deployment, cost))
     return ArmSetup(engine, deployment, cost, drafter, spec, what_if)
 
 
 def draw_tape(arm: Arm, requests: RequestTable, streams: Streams) -> Tape:
     """The arm's acceptance on these requests; requests of a class with an acceptance of its own follow that one."""
-    k = arm.speculative_config.max_accepted_tokens
-    if not k:
+    method = arm.speculative_config
+    if not method.max_draft_tokens:
         return Tape(np.zeros(requests.num_positions, np.uint8))
     if arm.acceptance is None:
         raise ScenarioError("an arm that speculates must state its acceptance")
-    tape = arm.acceptance.tape(requests, k, streams)
+    tape = method.tape(arm.acceptance, requests, streams)
     for name, model in arm.class_acceptance.items():
-        tape = _overlay(tape, model, requests.class_names.index(name), requests, k, streams)
+        there = np.repeat(requests.class_id == requests.class_names.index(name), requests.output_tokens)
+        tape = tape.overlaid(method.tape(model, requests, streams), there, method.max_draft_tokens)
     tape.check()
     return tape
 
 
-def _overlay(
-    tape: Tape, model: AcceptanceModel, class_id: int, requests: RequestTable, k: int, streams: Streams
-) -> Tape:
-    other = model.tape(requests, k, streams)
-    there = np.repeat(requests.class_id == class_id, requests.output_tokens)
-    accepted = np.where(there, other.accepted, tape.accepted)
-    if tape.proposed is None and other.proposed is None:
-        return Tape(accepted)
-    always = np.full(requests.num_positions, k, np.uint8)
-    mine = always if tape.proposed is None else tape.proposed
-    theirs = always if other.proposed is None else other.proposed
-    return Tape(accepted, np.where(there, theirs, mine))
+def bind_rule(setup: ArmSetup, requests: RequestTable, tape: Tape, streams: Streams) -> Rule:
+    """The arm's K rule, bound to one run."""
+    pricer = StepPricer(setup.cost, setup.drafter, setup.arm.k_rule.switching._replace(switch_s=0.0))
+    seconds = steady_step_seconds(pricer, setup.engine.async_scheduling)
+    most, limit = setup.arm.speculative_config.max_draft_tokens, resolved(setup.engine.max_num_seqs)
+    known = OffLine(most, limit, seconds, setup.survival)
+    return setup.arm.k_rule.bind(rule_setting(known, requests, tape, streams))
 
 
 def simulate(scenario: Scenario, arm: str, replicate: int, base_dir: Path, *, leap: bool = True) -> RunRecord:
@@ -164,20 +173,22 @@ def simulate(scenario: Scenario, arm: str, replicate: int, base_dir: Path, *, le
     requests = scenario.workload.requests(streams, base_dir)
     setup = set_up(scenario, arm, base_dir)
     tape = draw_tape(setup.arm, requests, streams)
-    k = setup.arm.speculative_config.max_accepted_tokens
-    tape = setup.what_if.tape(tape, setup.survival(k), requests, streams) if k else tape
-    draft_length = setup.arm.speculative_config.draft_length
+    k = setup.arm.speculative_config.max_draft_tokens
+    if k and setup.what_if.acceptance != 1.0:  # survivals take time
+        tape = setup.what_if.tape(tape, setup.survival(k), requests, streams)
+    rule, switching = bind_rule(setup, requests, tape, streams), setup.arm.k_rule.switching
+    config, stops = setup.scheduler_config, switching.drafter_stops
     env, recorder = simpy.Environment(), Recorder(requests)
     if setup.engine.async_scheduling:
-        ahead = OverlappedScheduler(setup.scheduler_config, requests, tape, draft_length)
+        ahead = OverlappedScheduler(config, requests, tape, rule, stops)
         scheduler: Scheduler = ahead
-        server: Server = OverlappedServer(env, ahead, setup.cost, setup.drafter, recorder)
+        server: Server = OverlappedServer(env, ahead, setup.cost, setup.drafter, recorder, switching=switching)
     else:
-        scheduler = Scheduler(setup.scheduler_config, requests, tape, draft_length)
-        server = Server(env, scheduler, setup.cost, setup.drafter, recorder, leap)
+        scheduler = Scheduler(config, requests, tape, rule, stops)
+        server = Server(env, scheduler, setup.cost, setup.drafter, recorder, leap, switching)
     arrivals = scenario.workload.arrivals
     submit = server.submit if arrivals.waits else server.post
-    env.process(arrivals.drive(env, range(len(requests)), requests.arrival_ns, submit))
+    env.process(arrivals.drive(env, requests, submit))
     env.run()
     scheduler.check()
     return recorder.record(scheduler)

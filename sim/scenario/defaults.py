@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from sim.scenario.references import fill_references
+
 #: `hardware: h100-sxm` stands for `hardware: {gpu: h100-sxm}`.
 SHORTHANDS = {"hardware": "gpu", "model": "target", "cost_model": "kind"}
 #: Concurrencies of the default sweep.
@@ -31,6 +33,7 @@ def fill_defaults(data: Any) -> Any:
             full[section] = {field: full[section]}
     full.setdefault("cost_model", {"kind": "roofline"})
     _fill_arms(full)
+    fill_references(full)
     _fill_sweep(full)
     _fill_kv_cache_dtype(full)
     return full

@@ -68,7 +68,8 @@ class EngineArgs(Spec):
         num_gpu_blocks_override: size of the KV pool in blocks, instead of what fits in memory.
         scheduler_reserve_full_isl: admit a request only when the KV blocks of its whole prompt are free.
         watermark: fraction of KV blocks kept free when admitting.
-        enable_prefix_caching: understood, without effect so far (reported).
+        enable_prefix_caching: keep full KV blocks for requests that begin with the same tokens. On, as in vLLM V1;
+            where prompts share nothing it only lets a preempted request find its own blocks again.
         dtype, kv_cache_dtype: as vLLM spells them; must agree with `model`.
     """
 
@@ -89,7 +90,7 @@ class EngineArgs(Spec):
     watermark: Fraction = 0.0
     async_scheduling: bool = False
     scheduling_policy: Literal["fcfs"] = "fcfs"
-    enable_prefix_caching: bool = False
+    enable_prefix_caching: bool = True
     dtype: Dtype = "auto"
     kv_cache_dtype: EngineKvCacheDtype = "auto"
 

@@ -20,8 +20,9 @@ def shipped_folder() -> Path:
 
 
 def shipped_names() -> list[str]:
-    """Names that `find_file` takes without a path."""
-    return sorted(path.stem for path in shipped_folder().glob("*.yaml"))
+    """Names that `find_file` takes without a path, such as `quickstart` and `methods/eagle3`."""
+    folder = shipped_folder()
+    return sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml"))
 
 
 def find_file(name: str, base_dir: Path) -> Path:
@@ -38,10 +39,9 @@ def find_file(name: str, base_dir: Path) -> Path:
             raise ScenarioError(f"{name}: is a folder; expected a scenario file")
     except (OSError, ValueError):
         raise ScenarioError(f"{found(name)}: not a usable file name") from None
-    shipped = shipped_folder() / f"{name.removesuffix('.yaml')}.yaml"
-    if Path(name).name == name and shipped.is_file():
-        return shipped
     names = shipped_names()
+    if (shipped := name.removesuffix(".yaml")) in names:
+        return shipped_folder() / f"{shipped}.yaml"
     raise ScenarioError(f"{name}: no such file, and no shipped scenario; {one_of(names)}{did_you_mean(name, names)}")
 
 

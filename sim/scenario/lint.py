@@ -4,11 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from sim.acceptance.base import AcceptanceModel
 from sim.errors import CapacityError, Problem, ScenarioError
-from sim.scenario.build import set_up
+from sim.scenario.build import ArmSetup, set_up
 from sim.scenario.cells import cell_scenarios, num_cells
 from sim.scenario.load import LoadedScenario
 from sim.scenario.schema import Scenario
+from sim.scenario.suggestions import flow
+from sim.theory.spellings import from_survival
 from sim.units import format_bytes
 
 #: Cells whose deployments are tried; the rest is tried when it is run.
@@ -74,15 +77,26 @@ def _mistake(scenario: Scenario, arm: str, base_dir: Path) -> str:
 def _describe(scenario: Scenario, arm: str, base_dir: Path) -> str:
     setup = set_up(scenario, arm, base_dir)
     config = setup.arm.speculative_config.model_dump(mode="json", exclude_none=True)
-    text = ", ".join(f"{key}: {value}" for key, value in config.items())
-    acceptance = f", acceptance {setup.arm.acceptance.kind}" if setup.arm.acceptance else ""
+    acceptance = f", acceptance {_spelt(setup.arm.acceptance, setup)}" if setup.arm.acceptance else ""
+    acceptance += f", K rule {setup.arm.draft_length.kind}" if setup.arm.draft_length else ""
     if setup.arm.speculates:
         acceptance += f", verified by {setup.arm.rule.kind} ({'' if setup.arm.lossless else 'not '}lossless)"
     memory = setup.deployment.memory
     return (
-        f"  {arm}: {{{text}}}{acceptance}; KV pool {format_bytes(memory.kv_pool)} = "
+        f"  {arm}: {flow(config)}{acceptance}; KV pool {format_bytes(memory.kv_pool)} = "
         f"{setup.deployment.num_kv_tokens:,} tokens, max_num_seqs {setup.engine.max_num_seqs}, "
         f"max_num_batched_tokens {setup.engine.max_num_batched_tokens}"
+    )
+
+
+def _spelt(model: AcceptanceModel, setup: ArmSetup) -> str:
+    k = setup.arm.speculative_config.max_draft_tokens
+    if not k:
+        return model.kind
+    spelt = from_survival(setup.survival(k))
+    return (
+        f"{model.kind} ({spelt.tokens_per_step:.2f} tokens per step with the bonus, {spelt.acceptance_rate:.0%} of "
+        f"drafts accepted, alpha {spelt.alpha:.3f} at K={k})"
     )
 
 

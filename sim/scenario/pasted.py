@@ -7,6 +7,7 @@ from sim.errors import Problem, ScenarioError
 from sim.scenario import pasted_rules
 from sim.scenario.document import Node, Path, dotted, from_plain, problem_at
 from sim.scenario.engine import ONLY_VALUE, EngineArgs
+from sim.scenario.pasted_trees import spelled_out
 from sim.scenario.suggestions import found
 from sim.scenario.yaml_reader import read_yaml
 from sim.speculation.base import SPECULATION
@@ -29,7 +30,6 @@ _EXPLAINED = {
     "cost_model.attention_kernel: packed",
     "engine.quantization": "accepted, no effect; say model.weight_dtype instead",
     "speculative_config.acceptance_method": "accepted, no effect: gone from vLLM; say verification: {kind: typical}",
-    "engine.enable_prefix_caching": "accepted, no effect: every prompt is computed in full",
     "speculative_config.disable_by_batch_size": "accepted, no effect, as in vLLM V1; "
     "use num_speculative_tokens_per_batch_size",
 }
@@ -89,8 +89,6 @@ def _engine(pasted: Pasted) -> None:
             pasted.drop(path)
         elif key in EngineArgs.no_effect_keys:
             _no_effect(pasted, path)
-        elif key == "enable_prefix_caching" and node.value is True:
-            pasted.note(path, _EXPLAINED["engine.enable_prefix_caching"])
 
 
 def _snake_case(pasted: Pasted) -> None:
@@ -122,6 +120,7 @@ def _speculative_config(pasted: Pasted, arm: Path) -> None:
     if config is None or not isinstance(config.value, dict):
         return
     _infer_method(pasted, path, config)
+    _trees(pasted, path)
     _verification(pasted, arm)
     _synthetic(pasted, arm)
     config = pasted.root.find(path) or config
@@ -155,10 +154,32 @@ def _infer_method(pasted: Pasted, path: Path, config: Node) -> None:
     if model is None or not isinstance(model.value, str):
         return
     name = model.value.lower()
-    words = {"eagle3": "eagle3", "eagle": "eagle", "ngram": "ngram", "mtp": "mtp"}
+    words = {
+        "eagle3": "eagle3",
+        "eagle": "eagle",
+        "medusa": "medusa",
+        "dflash": "dflash",
+        "ngram": "ngram",
+        "mtp": "mtp",
+    }
     guess = next((kind for word, kind in words.items() if word in name), "draft_model")
     pasted.note((*path, "model"), f"no method given: taken as {guess}, as vLLM does")
     pasted.replace((*path, "method"), Node(guess, model.mark, model.key_mark))
+
+
+def _trees(pasted: Pasted, path: Path) -> None:
+    """Token trees in the words of vLLM and SGLang, where the method can draft trees."""
+    config = pasted.root.find(path) or Node(None)
+    method = config.child("method")
+    spec = SPECULATION.members().get(str(method.value)) if method else None
+    if spec is None or "tree" not in spec.model_fields:
+        return
+    spelled = spelled_out(config.items)
+    for key, message in spelled.problems:
+        pasted.complain((*path, key), message, key=True)
+    for key, message in spelled.notes:
+        pasted.note((*path, key), message)
+    pasted.replace(path, config.with_items(spelled.items))
 
 
 def _no_effect_keys(config: Node) -> Collection[str]:

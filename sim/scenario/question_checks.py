@@ -12,13 +12,6 @@ def _slo_has_a_bound(context: Context) -> Iterator[Finding]:
         yield Finding(("slo",), "states no bound; allowed: at least one of ttft, tpot, e2el (ms)", at_key=True)
 
 
-@reads("sweep")
-def _variation_matters(context: Context) -> Iterator[Finding]:
-    for key in context.scenario.sweep.vary:
-        if key == "engine.enable_prefix_caching":
-            yield note(("sweep", "vary", key), "no effect: every prompt is computed in full whatever its value")
-
-
 @reads("slo", "sweep", "arms", "hardware")
 def _breakeven(context: Context) -> Iterator[Finding]:
     sweep, path = context.scenario.sweep, ("sweep", "breakeven")

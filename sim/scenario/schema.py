@@ -143,12 +143,15 @@ class Sweep(Spec):
         combine: what several varied keys make: `grid` = all combinations, `zip` = the first values together, then the
             second ones, and so on.
         breakeven: look for break-even points; default when something is varied.
+        regret: give the arms with a K rule their oracle and all fixed K as arms of their own (`eagle3-oracle`,
+            `eagle3-k1`, ...; once for arms that differ in the rule only), for `regret.csv`.
     """
 
     replicates: Annotated[PositiveCount, Field(le=10_000)] = 5
     vary: Annotated[dict[str, Values], BeforeValidator(expand)] = Field(default_factory=dict)
     combine: Literal["grid", "zip"] = "grid"
     breakeven: Breakeven | None = None
+    regret: bool = False
 
     @model_validator(mode="after")
     def _zips(self) -> Self:

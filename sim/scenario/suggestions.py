@@ -18,6 +18,15 @@ def one_of(allowed: Iterable[str], limit: int = 24) -> str:
     return f"allowed: {', '.join(words[:limit])}{more}"
 
 
+def flow(value: object) -> str:
+    """A value as YAML writes it on one line, strings without quotes."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {flow(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(flow, value)) + "]"
+    return found(value) if value is None or isinstance(value, bool) else str(value)
+
+
 def found(value: object, width: int = 60) -> str:
     """What the user wrote, short enough for a message."""
     if value is None:

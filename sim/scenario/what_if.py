@@ -6,7 +6,8 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from sim.acceptance.base import Counts, Floats, Tape
+from sim.acceptance.base import NEVER, Counts, Floats, Tape
+from sim.acceptance.context_decay import until_next
 from sim.cost.base import BoundCost, ForwardPass, HostOverhead, PassCost, PassPrice
 from sim.rng import Streams
 from sim.spec import Spec
@@ -61,17 +62,18 @@ class WhatIf(Spec):
         if self.acceptance == 1.0:
             return tape
         uniforms = streams.per_position("what-if/acceptance", requests.output_tokens)
+        if self.acceptance < 1.0:
+            return tape.shortened(until_next(uniforms >= self.acceptance, requests))
 
         def changed(accepted: Counts, limit: int) -> Counts:
-            if self.acceptance < 1.0:
-                return _thinned(accepted, uniforms >= self.acceptance)
             return _extended(accepted, uniforms < _rescue(survival, self.acceptance), requests, limit)
 
         accepted = changed(tape.accepted, len(survival))
         if tape.proposed is not None:
             accepted = np.minimum(accepted, tape.proposed)
         by_k = {k: changed(each, min(k, len(survival))) for k, each in tape.by_k.items()}
-        return replace(tape, accepted=accepted, by_k=by_k)
+        reach = None if tape.reach is None else _reached(tape.reach, accepted)
+        return replace(tape, accepted=accepted, by_k=by_k, reach=reach)
 
     def survival(self, survival: Floats) -> Floats:
         """The unconditional rates with the factor on acceptance applied; approximate above 1."""
@@ -123,14 +125,6 @@ def _rescue(survival: Floats, factor: float) -> float:
     return min(1.0, (min(1.0, factor * rate) - rate) / (1.0 - rate)) if rate < 1.0 else 0.0
 
 
-def _thinned(accepted: Counts, refuses: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Counts:
-    """Every run of accepted drafts ends at the first position that now refuses."""
-    places = np.arange(len(accepted))
-    next_refusal = np.where(refuses, places, len(accepted) + 255)
-    next_refusal = np.minimum.accumulate(next_refusal[::-1])[::-1]
-    return np.minimum(accepted, next_refusal - places).astype(np.uint8)
-
-
 def _extended(
     accepted: Counts, rescues: np.ndarray[tuple[int], np.dtype[np.bool_]], requests: RequestTable, limit: int
 ) -> Counts:
@@ -147,3 +141,11 @@ def _extended(
         further = 1 + np.where(refused + 1 < end, accepted[behind], 0)
         longer = np.where(goes_on, np.minimum(longer + further, limit), longer)
     return longer.astype(np.uint8)
+
+
+def _reached(reach: Counts, accepted: Counts) -> Counts:
+    """Nodes of trees to verify when so many drafts are accepted; a rescued draft may be any of them: the last one."""
+    depths = np.arange(reach.shape[1])
+    last = max(int(reach[reach != NEVER].max(initial=0)), len(depths))
+    kept = depths < accepted[:, None]
+    return np.where(kept, np.where(reach == NEVER, last, reach), NEVER).astype(np.uint8)

@@ -12,10 +12,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.cost.base import AttentionLoad, ForwardPass
+from sim.cost.base import NO_ATTENTION, AttentionLoad, ForwardPass
+from sim.draft_length.base import TableRule
 from sim.scheduler.plan import StepFacts
 from sim.scheduler.schedule import Scheduler
 from sim.scheduler.walker import BLOCKS, DRAFTING, DRAFTS, EMITTED, NUM_SUMS, Entry, Walker
+from sim.speculation.base import DraftWork
 
 Ints = NDArray[np.int64]
 Chunk = tuple[Entry, int]
@@ -27,9 +29,7 @@ NOTHING = [0] * NUM_SUMS
 class EpochStep(NamedTuple):
     """One step of an epoch: its pass, what the drafter has to do, and what the recorder wants to know."""
 
-    forward: ForwardPass
-    drafting_seqs: int
-    drafting_kv: int
+    work: DraftWork
     facts: StepFacts
     blocks: int
     admitted: list[int]
@@ -42,8 +42,9 @@ class Epoch:
         ended: walkers that are done, for the recorder to collect and clear.
     """
 
-    def __init__(self, scheduler: Scheduler, k: int, first_step: int) -> None:
-        self._scheduler, self._k, self._base = scheduler, k, first_step
+    def __init__(self, scheduler: Scheduler, table: TableRule, k: int, first_step: int) -> None:
+        self._scheduler, self._table, self._k, self._base = scheduler, table, k, first_step
+        self._step = first_step
         self._future = np.zeros((4096, len(NOTHING)), np.int64)
         self._now = NOTHING
         self._walkers: dict[int, Walker] = {}
@@ -54,6 +55,8 @@ class Epoch:
         self._new_k: int | None = None
         self._quiet: StepFacts | None = None
         self.ended: list[Walker] = []
+        self._keeps_up = scheduler.proposer.sync is not None
+        scheduler.cache.progress = self._progress
         for entry in scheduler.take_running():
             self._register(self._scheduler.track.walk(entry, first_step, k, fresh=0))
 
@@ -64,7 +67,7 @@ class Epoch:
 
     def next(self, step: int) -> EpochStep | None:
         """Schedule the engine step with this index; None (and nothing changed) when a decision is due."""
-        scheduler, index = self._scheduler, step - self._base
+        scheduler, index, self._step = self._scheduler, step - self._base, step
         self._now = self._future[index].tolist() if index < len(self._future) else NOTHING
         budget = scheduler.config.max_num_scheduled_tokens - len(self._walkers) - self._now[DRAFTS]
         needed = self._now[BLOCKS]
@@ -73,11 +76,14 @@ class Epoch:
             tokens = min(self._partial.lag, budget)
             held = self._blocks_of_chunk(self._partial, tokens)
             needed += held - self._partial.blocks
-            chunks = [(self._partial._replace(blocks=held), tokens)]
+            settled = self._partial.known - self._partial.lag + tokens
+            chunks = [(self._partial._replace(blocks=held, settled=settled), tokens)]
             budget -= tokens
         if self._new_k is not None or needed > scheduler.pool.free or budget < 0 or (chunks and tokens < 1):
             return None
         scheduler.pool.take(needed)
+        if chunks:
+            scheduler.cache.fill(chunks[0][0].row, chunks[0][0].settled)
         admitted = self._admit(budget, bool(self._walkers or chunks)) if scheduler.waiting.queue else []
         if admitted or chunks:
             return self._describe(chunks + admitted, [entry.row for entry, _ in admitted])
@@ -100,13 +106,15 @@ class Epoch:
                 self._register(walker)
         self._joining = []
         for walker in done:
-            scheduler.pool.give_back(int(walker.blocks[-1]))
+            settled = walker.settled_before(step + 1)
+            scheduler.cache.leave(walker.entry.row, int(walker.blocks[-1]), settled)
             scheduler.waiting.leave(walker.entry.row, walker.entry.end)
         self.ended += done
         return [walker.entry.row for walker in done]
 
     def close(self, step: int) -> list[Walker]:
         """Write the running list back as it is before this engine step; returns the walkers cut short."""
+        self._scheduler.cache.progress = None
         walkers = list(self._walkers.values())
         entries = [walker.at(step) for walker in walkers]
         k = self._k if self._new_k is None else self._new_k
@@ -124,6 +132,11 @@ class Epoch:
             self._future = np.concatenate((self._future, np.zeros_like(self._future)))
         self._future[first + fresh : end] += loads[fresh:]
         self._count(entry, 1, entry.known + fresh)
+
+    def _progress(self, row: int) -> int | None:
+        """Final tokens of a decoding request, as the step being scheduled sees them."""
+        walker = self._walkers.get(row)
+        return None if walker is None else walker.at(self._step).known
 
     def _count(self, entry: Entry, one: int, known: int) -> None:
         """A request joins (`one` = 1) or leaves (-1) the walkers with this many known tokens."""
@@ -148,17 +161,19 @@ class Epoch:
         scheduler, n, drafts = self._scheduler, len(self._walkers), self._now[DRAFTS]
         waiting, facts = len(scheduler.waiting.queue), self._quiet
         if facts is None or facts.running != n or facts.waiting != waiting or facts.draft_tokens != drafts:
-            k_next = scheduler.draft_length.choose(n)
+            k_next = self._table.at(n)
             self._new_k = None if k_next == self._k else k_next
             facts = self._quiet = StepFacts(n, n, 0, n + drafts, drafts, k_next, n, waiting, 0)
         forward = _forward(n, self._known, self._now, [], n)
-        return EpochStep(forward, self._speculating, self._drafting_known, facts, scheduler.pool.used, [])
+        missed = self._keep_up(facts.num_draft_tokens, []) if self._keeps_up else NO_ATTENTION
+        work = DraftWork(forward, self._speculating, self._drafting_known, facts.num_draft_tokens, (), missed)
+        return EpochStep(work, facts, scheduler.pool.used, [])
 
     def _describe(self, chunks: list[Chunk], admitted: list[int]) -> EpochStep:
         """The step of all walkers and these prompt chunks; at most the last chunk leaves its prompt unfinished."""
         scheduler, n, drafts = self._scheduler, len(self._walkers), self._now[DRAFTS]
         total = n + len(chunks)
-        k_next = scheduler.draft_length.choose(total)
+        k_next = self._table.at(total)
         if not n:
             self._k = k_next
         elif k_next != self._k:
@@ -171,10 +186,16 @@ class Epoch:
         ones = sum(entry.lag == 1 for entry, _ in chunks)
         emitting = n + len(self._joining)
         forward = _forward(n, self._known, self._now, chunks, emitting)
+        work = DraftWork(
+            forward,
+            self._speculating + sum(entry.speculates for entry in self._joining),
+            self._drafting_known + sum(entry.known * entry.speculates for entry in self._joining),
+            k_next,
+            (),
+            self._keep_up(k_next, chunks),
+        )
         return EpochStep(
-            forward=forward,
-            drafting_seqs=self._speculating + sum(entry.speculates for entry in self._joining),
-            drafting_kv=self._drafting_known + sum(entry.known * entry.speculates for entry in self._joining),
+            work=work,
             facts=StepFacts(
                 total,
                 emitting,
@@ -189,6 +210,16 @@ class Epoch:
             blocks=scheduler.pool.used,
             admitted=admitted,
         )
+
+    def _keep_up(self, k_next: int, chunks: list[Chunk]) -> AttentionLoad:
+        """Stop or start the drafter with K, as `Proposer.keep_up`."""
+        sync = self._scheduler.proposer.sync
+        if sync is None or (k_next == 0) == sync.stopped:
+            return NO_ATTENTION
+        entries = [walker.at(self._step) for walker in self._walkers.values()]
+        entries += [entry for entry, _ in chunks]
+        rows = np.array([entry.row for entry in entries], np.int64)
+        return sync.switch(rows, np.array([entry.known - entry.lag for entry in entries], np.int64))
 
 
 def _forward(n: int, known: int, now: list[int], chunks: list[Chunk], emitting: int) -> ForwardPass:
@@ -213,5 +244,5 @@ def _forward(n: int, known: int, now: list[int], chunks: list[Chunk], emitting: 
 
 def enter_epoch(scheduler: Scheduler, first_step: int) -> Epoch | None:
     """An epoch from here, or None when the requests' steps cannot be foreseen."""
-    k = scheduler.steady_drafts()
-    return None if k is None else Epoch(scheduler, k, first_step)
+    k, table = scheduler.steady_drafts(), scheduler.proposer.table
+    return None if k is None or table is None else Epoch(scheduler, table, k, first_step)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.acceptance.base import Tape
-from sim.draft_length.base import DraftLength
+from sim.draft_length.base import Rule
 from sim.scheduler.plan import Emitted, SchedulerConfig, StepPlan
 from sim.scheduler.running import CURSOR, OVER
 from sim.scheduler.schedule import Scheduler
@@ -24,8 +24,11 @@ Ints = NDArray[np.int64]
 class OverlappedScheduler(Scheduler):
     """A scheduler that works one step ahead of the tokens: `schedule` may be called before the last plan's `commit`."""
 
-    def __init__(self, config: SchedulerConfig, table: RequestTable, tape: Tape, draft_length: DraftLength) -> None:
-        super().__init__(config, table, tape, draft_length)
+    def __init__(
+        self, config: SchedulerConfig, table: RequestTable, tape: Tape, rule: Rule, drafter_stops: bool = False
+    ) -> None:
+        super().__init__(config, table, tape, rule, drafter_stops)
+        self._ahead = table.output_offset.copy()  # where each row's next step starts once all steps in flight are done
         self._position = np.zeros(len(table), np.int64)
         self._in_flight: dict[int, tuple[Ints, Ints]] = {}
         self._end = table.output_offset + table.output_limit(config.max_model_len)
@@ -38,7 +41,7 @@ class OverlappedScheduler(Scheduler):
         running.known[sel] += ahead
         running.placeholders[sel] += ahead
         running.lag[sel] = 1
-        running.drafts[sel] = running.speculates[sel] * plan.k_next
+        running.drafts[sel] = running.speculates[sel] * plan.drafts_next
         return plan
 
     def _wanted(self) -> Ints:
@@ -60,11 +63,21 @@ class OverlappedScheduler(Scheduler):
         live = left > 0
         rows, cursor, drafts = rows[live], cursor[live], plan.drafts[live]
         accepted = self.tape.taken(cursor, drafts)
+        if self.proposer.table is None:
+            judged = plan.verifying[live] & self.table.speculate[rows]
+            self.proposer.observe(plan, rows[judged], drafts[judged], accepted[judged])
         tokens = np.minimum(accepted + 1, left[live])
         present, at = present[live], at[live]
         finished = self._advance(at[present], tokens[present], ahead[live][present])
         finished += self.waiting.receive(rows[~present].tolist(), tokens[~present].tolist())
         return Emitted(rows, cursor, tokens, drafts, accepted, finished)
+
+    def _ask_rule(self, plan: StepPlan) -> None:
+        """Pick the next drafts before this step is run; the rule learns of it in `commit`."""
+        rows = self.running.row[plan.emitting]
+        cursor = self._ahead[rows]
+        self._ahead[rows] += self.tape.taken(np.minimum(cursor, self._end[rows] - 1), plan.drafts) + 1
+        self.proposer.choose(self.running, plan, self._ahead[rows])
 
     def _advance(self, at: Ints, tokens: Ints, ahead: Ints) -> list[int]:
         """Give running requests their tokens, take back what was assumed; returns the rows that are done."""

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.cost.base import AttentionLoad, ForwardPass
-from sim.draft_length.base import DraftLength
+from sim.cost.base import NO_ATTENTION, AttentionLoad, ForwardPass
 from sim.scheduler.running import Running
+from sim.speculation.base import DraftWork
 
 Ints = NDArray[np.int64]
 
@@ -23,6 +23,8 @@ class SchedulerConfig:
         scheduler_reserve_full_isl: admit a request only when blocks for its whole known length are free.
         watermark: share of all blocks that an admission must leave free while another request is scheduled.
         lookahead_tokens: KV slots reserved per running request for its next drafts.
+        enable_prefix_caching: full blocks can be shared, and found again until they are evicted.
+        use_eagle: a prefix hit loses its last block, which an EAGLE-like drafter has to see again.
     """
 
     max_num_seqs: int
@@ -35,6 +37,8 @@ class SchedulerConfig:
     enable_chunked_prefill: bool = True
     scheduler_reserve_full_isl: bool = True
     watermark: float = 0.0
+    enable_prefix_caching: bool = False
+    use_eagle: bool = False
 
 
 class StepFacts(NamedTuple):
@@ -61,11 +65,14 @@ class StepPlan:
         drafts: drafts under verification, one entry per emitting request.
         forward: the target pass.
         prefill_tokens: tokens of prompts and of recomputation.
-        k_next: drafts to propose per request for the next step.
         drafting_seqs: requests that will get drafts.
         drafting_kv: sum of their known lengths.
         admitted: rows that entered the running list in this step.
         preempted: rows that left it, in order.
+        k_next: drafts to propose per request for the next step; the largest, when requests differ.
+        drafts_next: the same, or one entry per emitting request.
+        passes: drafter passes; equal to `k_next` unless the drafter tries more than it proposes.
+        narrowing, catch_up: as in `DraftWork`.
     """
 
     num_tokens: Ints
@@ -73,17 +80,31 @@ class StepPlan:
     drafts: Ints
     forward: ForwardPass
     prefill_tokens: int
-    k_next: int
     drafting_seqs: int
     drafting_kv: int
     admitted: list[int]
     preempted: list[int]
+    k_next: int = 0
+    drafts_next: int | Ints = 0
+    passes: int = 0
+    narrowing: tuple[tuple[int, int], ...] = ()
+    catch_up: AttentionLoad = NO_ATTENTION
+
+    @property
+    def work(self) -> DraftWork:
+        """The step's target pass, and what the drafter does after it."""
+        drafting = self.drafting_seqs, self.drafting_kv, self.passes
+        return DraftWork(self.forward, *drafting, self.narrowing, self.catch_up)
+
+    @property
+    def verifying(self) -> NDArray[np.bool_]:
+        """Which of the emitting requests decode, as opposed to those that finish a prompt."""
+        decoding: NDArray[np.bool_] = self.num_tokens[self.emitting] == self.drafts + 1
+        return decoding
 
 
-def plan_step(
-    running: Running, granted: Ints, draft_length: DraftLength, admitted: list[int], preempted: list[int]
-) -> StepPlan:
-    """Describe the step and mark the granted tokens as computed."""
+def plan_step(running: Running, granted: Ints, admitted: list[int], preempted: list[int]) -> StepPlan:
+    """Describe the step and mark the granted tokens as computed; what to draft after it is left open."""
     context = running.known - running.lag
     scheduled = granted > 0
     num_decoding = int(np.count_nonzero((running.lag == 1) & scheduled))
@@ -108,7 +129,6 @@ def plan_step(
         drafts=drafts,
         forward=forward,
         prefill_tokens=num_tokens - num_drafts - num_decoding,
-        k_next=draft_length.choose(num_seqs),
         drafting_seqs=int(drafting.sum()),
         drafting_kv=int(running.known[sel] @ drafting),
         admitted=admitted,

@@ -13,8 +13,8 @@ from sim.scheduler.walker import Entry
 Ints = NDArray[np.int64]
 
 # `known`, `cursor` and `over` advance together by the tokens emitted, so they are neighbours: one 2-D addition.
-KNOWN, CURSOR, OVER, LAG, DRAFTS, SLOTS, ROW, SPECULATES, PLACEHOLDERS = range(9)
-NUM_COLUMNS = 9
+KNOWN, CURSOR, OVER, LAG, DRAFTS, SLOTS, ROW, SPECULATES, PLACEHOLDERS, SETTLED = range(10)
+NUM_COLUMNS = 10
 
 
 class Running:
@@ -31,6 +31,7 @@ class Running:
         row: request table row.
         speculates: 1, or 0 for requests that opted out.
         placeholders: tokens counted in `known` that a step in flight has yet to produce (asynchronous scheduling).
+        settled: tokens that were final when it was last scheduled; kept up to date for prefix caching only.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -44,20 +45,21 @@ class Running:
         self.known, self.cursor, self.over = view[KNOWN], view[CURSOR], view[OVER]
         self.lag, self.drafts, self.slots = view[LAG], view[DRAFTS], view[SLOTS]
         self.row, self.speculates, self.placeholders = view[ROW], view[SPECULATES], view[PLACEHOLDERS]
+        self.settled = view[SETTLED]
 
     def extend(self, entries: list[Entry], block_size: int) -> None:
         """Admit requests at the end of the list, without drafts."""
         for at, entry in enumerate(entries, self.count):
-            row, known, lag, cursor, end, blocks, speculates = entry
-            self.cells[:, at] = (known, cursor, cursor - end, lag, 0, blocks * block_size, row, speculates, 0)
+            row, known, lag, cursor, end, blocks, speculates, settled = entry
+            self.cells[:, at] = (known, cursor, cursor - end, lag, 0, blocks * block_size, row, speculates, 0, settled)
         self.resize(self.count + len(entries))
 
     def entries(self, block_size: int) -> list[Entry]:
         """The running requests one by one, in order of admission."""
         columns = self.cells[:, : self.count].T.tolist()
         return [
-            Entry(row, known, lag, cursor, cursor - over, slots // block_size, speculates)
-            for known, cursor, over, lag, _, slots, row, speculates, _ in columns
+            Entry(row, known, lag, cursor, cursor - over, slots // block_size, speculates, settled)
+            for known, cursor, over, lag, _, slots, row, speculates, _, settled in columns
         ]
 
     def keep(self, indices: Ints) -> None:

@@ -12,10 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.acceptance.base import Tape
-from sim.draft_length.base import DraftLength
+from sim.draft_length.base import Rule
 from sim.errors import InvariantError
+from sim.kv_cache.block_names import BlockNames
 from sim.kv_cache.block_pool import BlockPool
+from sim.kv_cache.prefix_cache import NoPrefixCache, PrefixCache
 from sim.scheduler.plan import Emitted, SchedulerConfig, StepPlan, plan_step
+from sim.scheduler.proposer import Proposer
 from sim.scheduler.running import KNOWN, OVER, Running
 from sim.scheduler.waiting import Waiting
 from sim.scheduler.walker import Entry, Track
@@ -34,17 +37,22 @@ class Scheduler:
         config: engine limits.
         table: the requests; `add` names them by row.
         tape: acceptance by output position.
-        draft_length: picks K for the next step.
+        rule: picks K for the next step.
+        drafter_stops: at K = 0 the drafter does not run, and catches up later.
 
     Attributes:
         num_preemptions, recomputed_tokens: (N,) by request.
     """
 
-    def __init__(self, config: SchedulerConfig, table: RequestTable, tape: Tape, draft_length: DraftLength) -> None:
-        self.config, self.table, self.tape, self.draft_length = config, table, tape, draft_length
+    def __init__(
+        self, config: SchedulerConfig, table: RequestTable, tape: Tape, rule: Rule, drafter_stops: bool = False
+    ) -> None:
+        self.config, self.table, self.tape = config, table, tape
+        self.proposer = Proposer(rule, len(table), drafter_stops)
         self.pool = BlockPool(config.num_blocks, config.block_size)
         self.running = Running(config.max_num_seqs)
-        self.waiting = Waiting(config, table, self.pool)
+        self.cache = _prefix_cache(config, table, self.pool)
+        self.waiting = Waiting(config, table, self.cache)
         self.num_preemptions = np.zeros(len(table), np.int64)
         self.recomputed_tokens = np.zeros(len(table), np.int64)
         longest = int((table.prompt_tokens + table.output_tokens).max(initial=0))
@@ -77,6 +85,7 @@ class Scheduler:
         preempted: list[int] = []
         admitted: list[int] = []
         granted = self._schedule_running(preempted)
+        self._settle(granted)
         if self.waiting.queue and not preempted:
             scheduled = int(granted.sum())
             room = self.config.max_num_seqs - self.running.count
@@ -85,7 +94,13 @@ class Scheduler:
                 self.running.extend([entry for entry, _ in entries], self.config.block_size)
                 admitted = [entry.row for entry, _ in entries]
                 granted = np.concatenate((granted, np.array([tokens for _, tokens in entries], np.int64)))
-        return plan_step(self.running, granted, self.draft_length, admitted, preempted)
+        plan = plan_step(self.running, granted, admitted, preempted)
+        if self.proposer.table is not None:
+            self.proposer.look_up(plan, self.proposer.table)
+        else:
+            self._ask_rule(plan)
+        self.proposer.keep_up(self.running, plan)
+        return plan
 
     def commit(self, plan: StepPlan) -> Emitted:
         """Accept drafts, roll back the rest, emit, propose drafts for the next step, and retire what is done."""
@@ -95,7 +110,7 @@ class Scheduler:
         tokens = np.minimum(accepted + 1, -running.over[sel])
         running.cells[KNOWN : OVER + 1, sel] += tokens
         running.lag[sel] = 1
-        self._propose(sel, plan.k_next)
+        self._propose(sel, plan.drafts_next)
         self._last_k = plan.k_next if isinstance(sel, slice) else None
         return Emitted(rows, cursor, tokens, plan.drafts, accepted, self.retire_finished())
 
@@ -110,10 +125,10 @@ class Scheduler:
     def steady_drafts(self) -> int | None:
         """The K that all running requests have drafts for, when their steps can be foreseen from here; else None.
 
-        Foreseeable: all decode (or none runs), no request is near max_model_len or long_prefill_token_threshold, and
-        no preempted request waits. Then an `Epoch` can take over.
+        Foreseeable: K follows from the batch size, all decode (or none runs), no request is near max_model_len or
+        long_prefill_token_threshold, and no preempted request waits. Then an `Epoch` can take over.
         """
-        if self._near_max_model_len or self.config.long_prefill_token_threshold:
+        if self.proposer.table is None or self._near_max_model_len or self.config.long_prefill_token_threshold:
             return None
         if self.waiting.resumes_next():
             return None
@@ -144,7 +159,8 @@ class Scheduler:
         Raises:
             InvariantError: one is broken.
         """
-        self.pool.check(int(self.running.slots.sum()) // self.config.block_size)
+        self.pool.check(int(self.running.slots.sum()) // self.config.block_size - self.cache.surplus)
+        self.cache.check()
         self.running.check()
         if self.running.count > self.config.max_num_seqs or self.waiting.rows() & set(self.running.row.tolist()):
             raise InvariantError("running list too long, or a request both waits and runs")
@@ -170,6 +186,16 @@ class Scheduler:
         self.pool.take(needed)
         running.slots += blocks * block_size
         return granted
+
+    def _settle(self, granted: Ints) -> None:
+        """The full blocks of the tokens that are final can be found by others: `min(computed + granted, known)`."""
+        running, cache = self.running, self.cache
+        if not isinstance(cache, PrefixCache):
+            return
+        final = np.minimum(running.known - running.placeholders, running.known - running.lag + granted)
+        np.copyto(running.settled, final, where=granted > 0)
+        for at in np.flatnonzero(running.settled >= cache.due[running.row]).tolist():
+            cache.fill(int(running.row[at]), int(running.settled[at]))
 
     def _wanted(self) -> Ints:
         """The gap of each running request, capped by the long-prefill threshold and by max_model_len."""
@@ -225,14 +251,24 @@ class Scheduler:
         computed = int(running.known[last] - running.placeholders[last] - running.lag[last])
         self.num_preemptions[row] += 1
         self.recomputed_tokens[row] += max(0, computed)
-        self.pool.give_back(int(running.slots[last]) // self.config.block_size)
+        blocks, settled = int(running.slots[last]) // self.config.block_size, int(running.settled[last])
+        self.cache.leave(row, blocks, settled, returns=True)
         self.waiting.put_back(row, int(running.cursor[last]))
         running.resize(last)
         return row
 
     # ---- after the step ----------------------------------------------------------------------------------------
 
-    def _propose(self, sel: slice | Ints, k: int) -> None:
+    def _ask_rule(self, plan: StepPlan) -> None:
+        """The rule sees what becomes of this step's drafts, then picks the next ones: the drafter runs after that."""
+        running, sel, judged = self.running, plan.emitting, plan.verifying
+        cursor = running.cursor[sel]
+        accepted = self.tape.taken(cursor, plan.drafts)
+        judged &= running.speculates[sel] > 0
+        self.proposer.observe(plan, running.row[sel][judged], plan.drafts[judged], accepted[judged])
+        self.proposer.choose(running, plan, cursor + accepted + 1)
+
+    def _propose(self, sel: slice | Ints, k: int | Ints) -> None:
         """Drafts for the next step of the requests that emitted: k each, or what the drafter finds there."""
         running, proposed = self.running, self.tape.proposed
         if proposed is None:
@@ -246,9 +282,17 @@ class Scheduler:
         running = self.running
         rows: list[int] = running.row[at].tolist()
         self.waiting.num_emitted[rows] = running.cursor[at] - self.table.output_offset[rows]
-        self.pool.give_back(int(running.slots[at].sum()) // self.config.block_size)
+        blocks = running.slots[at] // self.config.block_size
+        for row, held, settled in zip(rows, blocks.tolist(), running.settled[at].tolist(), strict=True):
+            self.cache.leave(row, held, settled)
         keep = np.ones(running.count, np.bool_)
         keep[at] = False
         running.keep(np.flatnonzero(keep))
         self.waiting.blocked = False
         return rows
+
+
+def _prefix_cache(config: SchedulerConfig, table: RequestTable, pool: BlockPool) -> NoPrefixCache:
+    if not config.enable_prefix_caching:
+        return NoPrefixCache(pool)
+    return PrefixCache(pool, BlockNames(table, config.block_size), config.use_eagle)

@@ -9,7 +9,7 @@ from collections import deque
 import numpy as np
 
 from sim.errors import CapacityError
-from sim.kv_cache.block_pool import BlockPool
+from sim.kv_cache.prefix_cache import Match, NoPrefixCache
 from sim.scheduler.plan import SchedulerConfig
 from sim.scheduler.walker import Entry
 from sim.workload.requests import RequestTable
@@ -26,12 +26,16 @@ class Waiting:
         num_emitted: (N,) output tokens of every request that is not running.
         rejected: rows that can never run, in the order they were found out.
         blocked: the head was turned away for want of blocks, and nothing has been freed since.
+        cached_tokens: (N,) prompt tokens found in the prefix cache at the first admission; -1 before it.
+        restored_tokens: (N,) tokens found there when it came back from preemptions.
     """
 
-    def __init__(self, config: SchedulerConfig, table: RequestTable, pool: BlockPool) -> None:
-        self._config, self._pool = config, pool
+    def __init__(self, config: SchedulerConfig, table: RequestTable, cache: NoPrefixCache) -> None:
+        self._config, self._cache, self._pool = config, cache, cache.pool
         self.queue: deque[int] = deque()
         self.num_emitted = np.zeros(len(table), np.int64)
+        self.cached_tokens = np.full(len(table), -1, np.int64)
+        self.restored_tokens = np.zeros(len(table), np.int64)
         self.rejected: list[int] = []
         self._rejected_late: list[int] = []
         self.blocked = False
@@ -121,12 +125,13 @@ class Waiting:
             if not self._can_ever_run(known):
                 self._rejected_late.append(self.queue.popleft())
                 continue
-            tokens = self._admission_tokens(known, budget, busy or bool(admitted))
+            match = self._cache.match(row, known)
+            tokens = self._admission_tokens(known, match, budget, busy or bool(admitted))
             if tokens == 0:
-                self.blocked = self._blocked_by_blocks_alone
+                self.blocked = self._blocked_by_blocks_alone and not self._cache.may_hit(row)
                 break
             self.queue.popleft()
-            admitted.append((self._enter(row, known, tokens), tokens))
+            admitted.append((self._enter(row, known, match, tokens), tokens))
             budget -= tokens
         return admitted
 
@@ -140,20 +145,32 @@ class Waiting:
         in_budget = config.enable_chunked_prefill or chunk <= config.max_num_scheduled_tokens
         return in_budget and self._pool.blocks_for(known) <= config.num_blocks
 
-    def _admission_tokens(self, known: int, budget: int, busy: bool) -> int:
+    def _admission_tokens(self, known: int, match: Match, budget: int, busy: bool) -> int:
         """Tokens the head of the queue would get now; 0 when it has to wait."""
         config, pool = self._config, self._pool
-        tokens = min(known, config.long_prefill_token_threshold or known)
+        hit = len(match.ids) * pool.block_size
+        tokens = min(known - hit, config.long_prefill_token_threshold or known)
         if tokens > budget and not config.enable_chunked_prefill:
             return 0
         tokens = min(tokens, budget)
-        needed = pool.blocks_for(known if config.scheduler_reserve_full_isl else tokens)
+        needed = pool.blocks_for(known if config.scheduler_reserve_full_isl else hit + tokens)
+        needed -= len(match.ids) - match.num_idle
         reserve = self._watermark_blocks if busy else 0
         return tokens if needed + reserve <= pool.free else 0
 
-    def _enter(self, row: int, known: int, tokens: int) -> Entry:
-        blocks = self._pool.blocks_for(tokens)
-        self._pool.take(blocks)
+    def _enter(self, row: int, known: int, match: Match, tokens: int) -> Entry:
+        hit = len(match.ids) * self._pool.block_size
+        blocks = self._pool.blocks_for(hit + tokens)
+        self._cache.enter(row, match)
+        self._pool.take(blocks - len(match.ids))
+        self._cache.fill(row, hit + tokens)
+        self._count_hit(row, hit)
         offset = self._offset[row]
-        cursor = offset + known - self._prompt[row]
-        return Entry(row, known, known, cursor, offset + self._output[row], blocks, self._speculates[row])
+        cursor, end = offset + known - self._prompt[row], offset + self._output[row]
+        return Entry(row, known, known - hit, cursor, end, blocks, self._speculates[row], hit + tokens)
+
+    def _count_hit(self, row: int, hit: int) -> None:
+        if self.cached_tokens[row] < 0:
+            self.cached_tokens[row] = hit
+        else:
+            self.restored_tokens[row] += hit

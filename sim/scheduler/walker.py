@@ -29,7 +29,7 @@ class Entry(NamedTuple):
         cursor: flat position of its next output token.
         end: flat position after its last one.
         blocks: KV blocks it holds.
-        speculates: as in the running list.
+        speculates, settled: as in the running list.
     """
 
     row: int
@@ -39,6 +39,7 @@ class Entry(NamedTuple):
     end: int
     blocks: int
     speculates: int
+    settled: int
 
 
 class Walker(NamedTuple):
@@ -70,6 +71,11 @@ class Walker(NamedTuple):
         """Known tokens when it is done."""
         return self.entry.known + self.entry.end - self.entry.cursor
 
+    def settled_before(self, step: int) -> int:
+        """Tokens that were final when it was last scheduled before the engine step with this index."""
+        taken = step - self.first_step
+        return self.entry.known + int(self.starts[taken - 1]) - self.entry.cursor if taken else self.entry.settled
+
     def loads(self) -> Ints:
         """(m, NUM_SUMS) what each step adds to the sums of an epoch."""
         starts, entry = self.starts, self.entry
@@ -98,7 +104,8 @@ class Walker(NamedTuple):
             return self.entry
         cursor = int(self.starts[taken])
         known = self.entry.known + cursor - self.entry.cursor
-        return self.entry._replace(known=known, lag=1, cursor=cursor, blocks=int(self.blocks[taken - 1]))
+        blocks, settled = int(self.blocks[taken - 1]), self.settled_before(step)
+        return self.entry._replace(known=known, lag=1, cursor=cursor, blocks=blocks, settled=settled)
 
 
 class Track:

@@ -77,7 +77,7 @@ class Leaper:
             recorder.walked(epoch.close(recorder.num_steps))
             self._epoch = None
             return 0
-        cost = self._pricer.price(step.forward, step.drafting_seqs, step.drafting_kv, step.facts.num_draft_tokens)
+        cost = self._pricer.price(step.work)
         if step.admitted:
             recorder.admitted(step.admitted, now)
         recorder.step(now, cost, step.facts, step.blocks)

@@ -52,14 +52,14 @@ class OverlappedServer(Server):
     def _schedule(self) -> Scheduled | None:
         """The next step, or None when nothing can run yet."""
         plan = self._scheduler.schedule()
-        self._retire(self._scheduler.waiting.take_rejected())
+        self._retire(self._scheduler.waiting.take_rejected(), served=False)
         if not plan.forward.num_tokens:
             return None
         return Scheduled(plan, self._facts(plan), self._scheduler.pool.used)
 
     def _overlap(self, plan: StepPlan) -> StepCost:
         """Host time hides behind the GPU; only what sticks out is counted."""
-        cost = self._pricer.price(plan.forward, plan.drafting_seqs, plan.drafting_kv, plan.k_next)
+        cost = self._pricer.price(plan.work)
         gpu_ns = cost.draft_ns + cost.target_ns
         host_ns = cost.host_ns if self._pricer.host_is_remainder else max(0, cost.host_ns - gpu_ns)
         return StepCost(max(1, gpu_ns + host_ns), cost.draft_ns, cost.target_ns, host_ns, cost.price)

@@ -83,6 +83,8 @@ class Recorder:
             accepted=accepted,
             num_kv_blocks=scheduler.pool.num_blocks,
             block_size=scheduler.pool.block_size,
+            tree_depth=scheduler.tape.tree_depth,
+            evictions=scheduler.cache.evictions,
         )
 
     def _chunk_lengths(self, started: Ints, scheduler: Scheduler) -> Ints:
@@ -111,6 +113,8 @@ class Recorder:
         last = np.maximum.reduceat(self._emission_step, table.output_offset) if n else first
         finished = scheduler.waiting.num_emitted >= table.output_limit(scheduler.config.max_model_len)
         status = np.full(n, Status.UNFINISHED, np.int8)
+        if table.sessions is not None:
+            status[self._arrival < 0] = Status.UNSENT
         status[scheduler.waiting.rejected] = Status.REJECTED
         status[finished & (last >= 0)] = Status.FINISHED
         done = status == Status.FINISHED
@@ -126,7 +130,10 @@ class Recorder:
             finish_ns=_at(step_end, last, done),
             status=status,
             num_preemptions=scheduler.num_preemptions,
-            recomputed_tokens=scheduler.recomputed_tokens,
+            recomputed_tokens=scheduler.recomputed_tokens - scheduler.waiting.restored_tokens,
+            cached_tokens=np.maximum(scheduler.waiting.cached_tokens, 0),
+            shared_tokens=np.zeros(n, np.int64) if table.prefixes is None else table.prefixes.tokens,
+            session_row=None if table.sessions is None else table.sessions.first_row,
         )
 
     def _steps(self, started: Ints, accepted: NDArray[np.uint8], lengths: Ints) -> StepRecord:

@@ -6,6 +6,7 @@ from typing import Any
 import simpy
 
 from sim.cost.base import BoundCost
+from sim.draft_length.base import NO_SWITCHING, Switching
 from sim.scheduler.plan import StepFacts, StepPlan
 from sim.scheduler.schedule import Scheduler
 from sim.server.leap import Leaper
@@ -24,6 +25,7 @@ class Server:
         drafter: time of drafting after each target pass.
         recorder: where events are written down.
         leap: go through foreseeable steps in epochs (same results, faster).
+        switching: what it costs that K changes.
     """
 
     def __init__(
@@ -34,16 +36,17 @@ class Server:
         drafter: Drafter,
         recorder: Recorder,
         leap: bool = True,
+        switching: Switching = NO_SWITCHING,
     ) -> None:
         self._env, self._scheduler, self._recorder = env, scheduler, recorder
-        self._pricer = StepPricer(cost, drafter)
+        self._pricer = StepPricer(cost, drafter, switching)
         self._done: dict[int, simpy.Event] = {}
         self._leaper = Leaper(env, scheduler, self._pricer, recorder, self._done, leap)
         self._wake = env.event()
         env.process(self._serve())
 
     def submit(self, row: int) -> simpy.Event:
-        """Hand a request to the server now; the event fires when its last token is out or it is rejected."""
+        """Hand a request to the server now; its event fires when its last token is out (False: it was rejected)."""
         done = self._done[row] = self._env.event()
         self.post(row)
         return done
@@ -52,7 +55,7 @@ class Server:
         """Hand a request to the server now, when nobody waits for its end."""
         self._recorder.arrival(row, int(self._env.now))
         if not self._scheduler.add(row):
-            self._retire([row])
+            self._retire([row], served=False)
         elif not self._wake.triggered:
             self._wake.succeed()
 
@@ -68,10 +71,10 @@ class Server:
                 self._retire(finished)
                 continue
             plan = scheduler.schedule()
-            self._retire(scheduler.waiting.take_rejected())
+            self._retire(scheduler.waiting.take_rejected(), served=False)
             if not plan.forward.num_tokens:
                 continue
-            cost = self._pricer.price(plan.forward, plan.drafting_seqs, plan.drafting_kv, plan.k_next)
+            cost = self._pricer.price(plan.work)
             start, facts, blocks = int(env.now), self._facts(plan), scheduler.pool.used
             self._recorder.admitted(plan.admitted, start)
             yield env.timeout(cost.total_ns)
@@ -94,7 +97,7 @@ class Server:
             preemptions=len(plan.preempted),
         )
 
-    def _retire(self, rows: Iterable[int]) -> None:
+    def _retire(self, rows: Iterable[int], served: bool = True) -> None:
         for row in rows:
             if row in self._done:
-                self._done.pop(row).succeed()
+                self._done.pop(row).succeed(served)

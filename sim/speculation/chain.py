@@ -1,30 +1,26 @@
-"""What all chain methods share: K in vLLM's spelling, and the cost of K sequential passes of a small network."""
+"""What all methods share: K in vLLM's spelling, trees, and a network that drafts in passes or in one."""
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from sim.cost.base import NO_ATTENTION, AttentionLoad, BoundCost, ForwardPass
+from sim.cost.base import BoundCost
 from sim.deployment import Deployment
 from sim.draft_length.base import DraftLength
-from sim.draft_length.batch_table import BatchRange, BatchTable, check_ranges
+from sim.draft_length.batch_table import BatchRanges, BatchTable, check_ranges
 from sim.draft_length.fixed import Fixed
 from sim.models.model import Model
-from sim.speculation.base import Drafter, DraftWork, SpeculationMethod
+from sim.speculation.base import Drafter, SpeculationMethod
+from sim.speculation.drafters import AutoregressiveDrafter, ParallelDrafter
+from sim.speculation.tree_drafter import KvCompaction, TreeDrafter
+from sim.speculation.trees import Tree, tree_shape
+from sim.theory.draft_trees import TreeShape
 from sim.units import PositiveCount
 
 
-def _as_ranges(value: Any) -> Any:
-    return tuple(tuple(r) if isinstance(r, list) else r for r in value) if isinstance(value, list) else value
-
-
-BatchRanges = Annotated[tuple[BatchRange, ...], BeforeValidator(_as_ranges)]
-
-
 class ChainMethod(SpeculationMethod):
-    """A method that drafts one chain of up to K tokens per request.
+    """A method that drafts up to K tokens per request, one chain of them unless it says otherwise.
 
     Attributes:
         num_speculative_tokens: the largest K; the bonus token of the target is not one of them.
@@ -57,56 +53,88 @@ class ChainMethod(SpeculationMethod):
 
     @property
     def draft_length(self) -> DraftLength:
-        """The rule that picks K for the next step."""
+        """The table, or always the largest K."""
         ranges = self.num_speculative_tokens_per_batch_size
-        return Fixed(self.num_speculative_tokens) if ranges is None else BatchTable.from_ranges(ranges)
+        return Fixed() if ranges is None else BatchTable(num_speculative_tokens_per_batch_size=ranges)
 
 
-class AutoregressiveMethod(ChainMethod):
-    """A chain drafted by a network: one pass over all that the target just did, then K - 1 passes of one token."""
+class TreeMethod(ChainMethod):
+    """A method whose network names several guesses per position, so that it can draft token trees.
+
+    Attributes:
+        tree: the shape of the trees; a chain without. K (`num_speculative_tokens` and whatever changes it at run time)
+            then counts the nodes verified, root not counted: token budget, KV slots and verification are those of K
+            drafts, and what can be accepted is the depth. A smaller K, or a tree cut by the token budget, is its first
+            nodes.
+    """
+
+    tree: Tree | None = None
+
+    @model_validator(mode="after")
+    def _check_tree(self) -> "TreeMethod":
+        if self.tree is not None:
+            self.tree.check_size(self.num_speculative_tokens)
+        return self
+
+    @property
+    def tree_shape(self) -> TreeShape | None:
+        """The shape of the trees, or None for chains."""
+        return None if self.tree is None else tree_shape(self.tree, self.num_speculative_tokens)
+
+
+class NetworkMethod(ChainMethod):
+    """Drafted by a network with weights and KV of its own."""
 
     draft_tensor_parallel_size: PositiveCount | None = None
+
+    @property
+    def drafts_in_parallel(self) -> bool:
+        """Whether one pass drafts all tokens."""
+        return False
+
+    def num_draft_passes(self, num_draft_tokens: int) -> int:
+        """One per depth of the draft, or one in all; K = 0 still takes one, which keeps the drafter's KV in step."""
+        shape = self.tree_shape
+        if self.drafts_in_parallel or not num_draft_tokens:
+            return 1
+        levels = num_draft_tokens if shape is None else 1 + len(shape.pass_widths(num_draft_tokens))
+        return min(num_draft_tokens, levels)
 
     def drafter_tensor_parallel_size(self, tensor_parallel_size: int) -> int:
         """`draft_tensor_parallel_size`, which vLLM allows to be 1 or the target's."""
         return self.draft_tensor_parallel_size or tensor_parallel_size
-
-    def bind(self, deployment: Deployment, cost: BoundCost) -> Drafter:
-        """Price the passes on the deployment."""
-        return AutoregressiveDrafter(cost)
 
     def drafter_model(self, target: Model, base_dir: Path) -> Model:
         """Shape of the drafting network."""
         raise NotImplementedError
 
 
-@dataclass(frozen=True, slots=True)
-class AutoregressiveDrafter:
-    """K sequential passes of the drafter's network (vLLM `v1/spec_decode/eagle.py`, `draft_model.py`).
+class AutoregressiveMethod(TreeMethod, NetworkMethod):
+    """One pass of the network over all that the target just did, then a pass per further depth of the draft.
 
-    The first pass takes in every token of the target's pass, prompt chunks and rejected drafts included, which keeps
-    the drafter's KV in step; it runs even for K = 0. The others have one token per drafting request.
+    Attributes:
+        new_slots: see `AutoregressiveDrafter`.
     """
 
-    cost: BoundCost
+    new_slots: ClassVar[int] = 0
 
-    def draft_seconds(self, work: DraftWork) -> float:
-        """Time of all drafter passes of one step; 0 when the target's pass is empty."""
-        if not work.target.num_tokens:
-            return 0.0
-        num_seqs, num_tokens, _, _, decode, extend = work.target
-        rows = work.num_seqs if work.num_draft_tokens else 0
-        first = ForwardPass(num_seqs, num_tokens, rows, 0, decode, extend)
-        seconds = self.cost.draft_pass_seconds(first)
-        more = work.num_draft_tokens - 1
-        if more > 0 and work.num_seqs:
-            seconds += more * self.cost.draft_pass_seconds(_mean_pass(work))
-        return seconds
+    @property
+    def lookahead_tokens(self) -> int:
+        """KV slots for the next drafts: K for chains (vLLM); for trees what the drafter's levels need beyond the nodes.
 
+        SGLang holds max(speculative_num_steps x speculative_eagle_topk, speculative_num_draft_tokens) slots per request
+        (`ALLOC_LEN_PER_DECODE`); the latter are those of the nodes under verification.
+        """
+        shape = self.tree_shape
+        if shape is None:
+            return super().lookahead_tokens
+        widest = max(shape.pass_widths(shape.num_nodes), default=1)
+        return max(0, shape.depth * widest - (shape.num_nodes + 1))
 
-def _mean_pass(work: DraftWork) -> ForwardPass:
-    """The average of passes 2..K: contexts grow by one token per pass, and the price is all but linear in them."""
-    n = work.num_seqs
-    cached = work.kv_tokens + (n * work.num_draft_tokens) // 2
-    decode = AttentionLoad(n, n, cached + n, cached + n)
-    return ForwardPass(n, n, n, 0, decode, NO_ATTENTION)
+    def bind(self, deployment: Deployment, cost: BoundCost) -> Drafter:
+        """Price the passes on the deployment."""
+        if self.tree is not None:
+            shape = tree_shape(self.tree, self.num_speculative_tokens)
+            return TreeDrafter(cost, shape, KvCompaction.of(deployment), self.tree.level_s, self.new_slots)
+        rhythm = ParallelDrafter if self.drafts_in_parallel else AutoregressiveDrafter
+        return rhythm(cost, self.new_slots)

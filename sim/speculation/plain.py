@@ -8,8 +8,6 @@ from pydantic import ConfigDict
 
 from sim.cost.base import BoundCost
 from sim.deployment import Deployment
-from sim.draft_length.base import DraftLength
-from sim.draft_length.fixed import Fixed
 from sim.models.model import Model
 from sim.speculation.base import SPECULATION, Drafter, DraftWork, SpeculationMethod
 
@@ -31,11 +29,6 @@ class Plain(SpeculationMethod):
     def lookahead_tokens(self) -> int:
         """Always 0."""
         return 0
-
-    @property
-    def draft_length(self) -> DraftLength:
-        """K = 0."""
-        return Fixed(0)
 
     def drafter_model(self, target: Model, base_dir: Path) -> Model | None:
         """There is none."""

@@ -6,7 +6,6 @@ expected tokens are the sum over all nodes of the products along their paths. Si
 verifies n tokens, n - 1 of them drafts.
 """
 
-import heapq
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,47 +13,47 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.theory import draft_trees
+from sim.theory.draft_trees import Node
 from sim.theory.tokens import expected_tokens
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
-    """One draft of a tree.
+class RankedTree:
+    """A tree without its root, in order of falling path product.
 
     Attributes:
-        parent: index of its parent in the tree's nodes; -1 for the root.
-        rank: which child of the parent, 0 the likeliest.
-        depth: edges from the root.
+        paths: nodes by the ranks that lead to them, 0 the likeliest.
         reached: P(the node is accepted), the product along its path.
     """
 
-    parent: int
-    rank: int
-    depth: int
-    reached: float
+    paths: tuple[Node, ...]
+    reached: tuple[float, ...]
 
-
-@dataclass(frozen=True, slots=True)
-class DraftTree:
-    """A tree as nodes in order of falling path product, the root first."""
-
-    nodes: tuple[Node, ...]
+    @property
+    def size(self) -> int:
+        """Nodes, root included."""
+        return 1 + len(self.paths)
 
     @property
     def depth(self) -> int:
         """Edges on the longest path: drafting passes of an autoregressive drafter."""
-        return max(node.depth for node in self.nodes)
+        return max(map(len, self.paths), default=0)
 
     @property
     def expected_tokens(self) -> float:
         """Tokens per step, bonus token included."""
-        return sum(node.reached for node in self.nodes)
+        return 1.0 + sum(self.reached)
+
+    def first(self, size: int) -> "RankedTree":
+        """The tree of the first nodes, root included."""
+        return RankedTree(self.paths[: size - 1], self.reached[: size - 1])
 
     def widths(self) -> tuple[int, ...]:
         """Nodes at depths 1, 2, ..."""
-        return tuple(sum(node.depth == depth for node in self.nodes) for depth in range(1, self.depth + 1))
+        return tuple(sum(len(path) == depth for path in self.paths) for depth in range(1, self.depth + 1))
 
 
 def check_ranks(acceptance: Sequence[float]) -> None:
@@ -65,11 +64,10 @@ def check_ranks(acceptance: Sequence[float]) -> None:
         raise ValueError(f"acceptances must not increase with the rank, found {list(acceptance)}")
 
 
-def best_tree(acceptance: Sequence[float], size: int, max_depth: int | None = None) -> DraftTree:
-    """The tree of `size` nodes with the most expected tokens: the largest path products, from a heap.
+def best_tree(acceptance: Sequence[float], size: int, max_depth: int | None = None) -> RankedTree:
+    """The tree of `size` nodes with the most expected tokens, of `draft_trees.best_tree`.
 
-    Products fall along paths and with the rank, so the largest ones always form a tree. Fewer nodes where the depth
-    or the acceptances leave no more.
+    Fewer nodes where the depth or the acceptances leave no more.
 
     Args:
         acceptance: p_r by rank, never increasing, summing to at most 1.
@@ -82,25 +80,12 @@ def best_tree(acceptance: Sequence[float], size: int, max_depth: int | None = No
     check_ranks(acceptance)
     if size < 1:
         raise ValueError(f"a tree has at least its root, found {size} nodes")
-    nodes = [Node(-1, 0, 0, 1.0)]
-    heap = _first_child(acceptance, nodes, 0, max_depth)
-    while heap and len(nodes) < size:
-        product, parent, rank = heapq.heappop(heap)
-        above = nodes[parent]
-        nodes.append(Node(parent, rank, above.depth + 1, -product))
-        if rank + 1 < len(acceptance) and acceptance[rank + 1] > 0:
-            heapq.heappush(heap, (-above.reached * acceptance[rank + 1], parent, rank + 1))
-        for child in _first_child(acceptance, nodes, len(nodes) - 1, max_depth):
-            heapq.heappush(heap, child)
-    return DraftTree(tuple(nodes))
-
-
-def _first_child(
-    acceptance: Sequence[float], nodes: list[Node], parent: int, max_depth: int | None
-) -> list[tuple[float, int, int]]:
-    node = nodes[parent]
-    deep = max_depth is not None and node.depth >= max_depth
-    return [] if deep or acceptance[0] <= 0 else [(-node.reached * acceptance[0], parent, 0)]
+    ranks = [chance for chance in acceptance if chance > 0]
+    depth = min(size - 1, size if max_depth is None else max_depth) if ranks else 0
+    room = sum(min(size, len(ranks) ** level) for level in range(1, depth + 1))
+    rates = np.tile(np.array(ranks), (depth, 1))
+    tree = draft_trees.best_tree(rates, min(size - 1, room)) if depth else draft_trees.DraftTree(())
+    return RankedTree(tree.nodes, tuple(tree.path_products(rates).tolist()) if depth else ())
 
 
 def best_tokens(acceptance: Sequence[float], size: int, max_depth: int | None = None) -> Floats:
@@ -182,8 +167,8 @@ def best_sizes(
     """
     deepest = best_tree(acceptance, max_size, max_depth).depth
     whole = [best_tree(acceptance, max_size, depth) for depth in range(deepest + 1)]
-    trees = [DraftTree(tree.nodes[:n]) for tree in whole for n in range(1, len(tree.nodes) + 1)]
-    sizes = np.array([(len(tree.nodes), tree.depth, tree.expected_tokens) for tree in trees])
+    trees = [tree.first(n) for tree in whole for n in range(1, tree.size + 1)]
+    sizes = np.array([(tree.size, tree.depth, tree.expected_tokens) for tree in trees])
     return tuple(_best(sizes, cost, batch) for batch in batches)
 
 
@@ -211,11 +196,11 @@ class TreeRow:
     tokens_per_step: float
     chain_tokens_per_step: float
     widths: tuple[int, ...]
-    tree: DraftTree
+    tree: RankedTree
 
 
 def tree_row(acceptance: Sequence[float], size: int, max_depth: int | None = None) -> TreeRow:
     """The best tree of a size beside the chain."""
     tree = best_tree(acceptance, size, max_depth)
     chain = expected_tokens(acceptance[0], min(size - 1, max_depth or size))
-    return TreeRow(len(tree.nodes), tree.depth, tree.expected_tokens, chain, tree.widths(), tree)
+    return TreeRow(tree.size, tree.depth, tree.expected_tokens, chain, tree.widths(), tree)

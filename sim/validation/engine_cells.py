@@ -23,7 +23,7 @@ from sim.hardware.profile import choose_profile
 from sim.models.catalogue import find_model
 from sim.models.draft_heads import eagle_head
 from sim.speculation.base import DraftWork
-from sim.speculation.chain import AutoregressiveDrafter
+from sim.speculation.drafters import AutoregressiveDrafter
 
 
 class Parameters(NamedTuple):

@@ -61,7 +61,7 @@ def render(
 
 def _gate_table(found: Iterable[Gate]) -> str:
     rows = [[g.name, f"{g.limit_percent:g}", _mean(g.found), g.verdict] for g in found]
-    return "## Targets, on left-out points\n\n" + _table(["target", "limit", "found", "verdict"], rows)
+    return "## Targets, on left-out points\n\n" + table(["target", "limit", "found", "verdict"], rows)
 
 
 def _comparison_table(comparisons: Sequence[Comparison]) -> str:
@@ -72,7 +72,7 @@ def _comparison_table(comparisons: Sequence[Comparison]) -> str:
         names = ("shipped_us", "left_out_us", "naive_us")
         rows.append(["**pooled**", "", str(points), *(_triple(pooled(usable, name)) for name in names), "", "", ""])
     head = ["GPU", "kind", "rows", "shipped", "left out", "naive", "all rows", "profile", "parameters at a bound"]
-    return _table(head, rows)
+    return table(head, rows)
 
 
 def _comparison_row(own: Comparison) -> list[str]:
@@ -90,12 +90,12 @@ def _step_table(steps: Sequence[StepErrors]) -> str:
          _triple(s.naive), f"{100 * s.attention_share:.0f} %"]
         for s in steps
     ]  # fmt: skip
-    return _table(["GPU", "model", "step", "rows", "shipped", "left out", "naive", "attention's share"], rows)
+    return table(["GPU", "model", "step", "rows", "shipped", "left out", "naive", "attention's share"], rows)
 
 
 def _transfer_table(transferred: Sequence[Transfer]) -> str:
     rows = [[own.what, own.gpu, _signed(own.left_out), _signed(own.default), _signed(own.kin)] for own in transferred]
-    return _table(["what", "GPU", "left out", "default", "same generation"], rows)
+    return table(["what", "GPU", "left out", "default", "same generation"], rows)
 
 
 def _signed(stats: ErrorStats | None) -> str:
@@ -110,6 +110,7 @@ def _mean(stats: ErrorStats | None) -> str:
     return "-" if stats is None else f"{stats.mape:.1f}"
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

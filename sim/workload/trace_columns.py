@@ -9,6 +9,7 @@ import numpy as np
 from sim.csv_table import Cells, Problems, convert, numbers
 from sim.rng import Floats
 from sim.workload.lengths.base import MAX_TOKENS
+from sim.workload.prefixes import BlockHashes
 from sim.workload.requests import Ints
 
 #: Latest arrival, in seconds from the start of the trace (over 3 years).
@@ -22,11 +23,12 @@ _NO_DATE = np.iinfo(np.int64).min
 
 
 class Columns(NamedTuple):
-    """Requests of a trace file in file order: nanoseconds from the start of the trace, and lengths in tokens."""
+    """Requests of a trace file in file order: nanoseconds from the start of the trace, lengths in tokens, hashes."""
 
     arrival_ns: Ints
     input_tokens: Ints
     output_tokens: Ints
+    block_hashes: BlockHashes | None = None
 
 
 def whole_numbers(cells: Cells, problems: Problems) -> Ints:

@@ -1,6 +1,7 @@
 """Formats of request traces: Azure CSV, Mooncake JSONL and our own CSV; told apart by header. Used by `traces`."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,6 +10,7 @@ import numpy as np
 from sim.csv_table import Problems, csv_columns, csv_rows, found
 from sim.rng import Floats, Streams
 from sim.text_file import refuse
+from sim.workload.prefixes import HASH_BLOCK_TOKENS, BlockHashes
 from sim.workload.requests import Ints
 from sim.workload.trace_columns import (
     Columns,
@@ -20,14 +22,14 @@ from sim.workload.trace_columns import (
     whole_numbers,
 )
 
-TraceFormat = Literal["auto", "azure", "mooncake", "csv"]
+TraceFormat = Literal["auto", "azure", "mooncake", "csv", "streams"]
 
 #: Header of each CSV format: time, prompt tokens, output tokens (any order, any case).
 CSV_HEADERS = {
     "csv": ("arrival_s", "input_tokens", "output_tokens"),
     "azure": ("TIMESTAMP", "ContextTokens", "GeneratedTokens"),
 }
-#: Keys of a Mooncake line: milliseconds, prompt tokens, output tokens; block hashes are optional and not used.
+#: Keys of a Mooncake line: milliseconds, prompt tokens, output tokens; block hashes (one per 512 tokens) are optional.
 MOONCAKE_KEYS = ("timestamp", "input_length", "output_length")
 _MOONCAKE_ALLOWED = {*MOONCAKE_KEYS, "hash_ids"}
 
@@ -112,33 +114,38 @@ def _mooncake(body: str, path: Path) -> Columns:
     lines = body.split("\n")
     requests = [_mooncake_request(text, line, problems) for line, text in enumerate(lines, 1)]
     problems.raise_if_any()
-    time, prompt, output = (np.array(column) for column in zip(*requests, strict=True))
+    hashed = [request[3] for request in requests]
+    for line, found_here in enumerate(hashed, 1):
+        if (found_here is None) != (hashed[0] is None):
+            problems.add(line, "hash_ids", "given in some lines and not in others")
+    time, prompt, output = (np.array(column) for column in list(zip(*requests, strict=True))[:3])
     numbers = range(1, len(lines) + 1)
     columns = Columns(
         nanoseconds(time / 1e3, "timestamp", numbers, problems),
         check_lengths(prompt.astype(np.int64), "input_length", numbers, problems),
         check_lengths(output.astype(np.int64), "output_length", numbers, problems),
+        None if hashed[0] is None else BlockHashes.of(ids or [] for ids in hashed),
     )
     problems.raise_if_any()
     return columns
 
 
-def _mooncake_request(text: str, line: int, problems: Problems) -> tuple[float, int, int]:
-    """One line as (milliseconds, prompt, output); zeros where it is wrong."""
+def _mooncake_request(text: str, line: int, problems: Problems) -> tuple[float, int, int, list[int] | None]:
+    """One line as (milliseconds, prompt, output, hashes); zeros where it is wrong."""
     try:
         request = json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         problems.add(line, "", f"not a JSON object: {error}")
-        return 0.0, 0, 0
+        return 0.0, 0, 0, None
     if not isinstance(request, dict):
         problems.add(line, "", f"expected a JSON object, found {found(text)}")
-        return 0.0, 0, 0
+        return 0.0, 0, 0, None
     wrong = list(_mooncake_faults(request))
     for key, message in wrong:
         problems.add(line, key, message)
     if wrong:
-        return 0.0, 0, 0
-    return float(request["timestamp"]), request["input_length"], request["output_length"]
+        return 0.0, 0, 0, None
+    return float(request["timestamp"]), request["input_length"], request["output_length"], request.get("hash_ids")
 
 
 def _no_constant(name: str) -> None:
@@ -157,4 +164,14 @@ def _mooncake_faults(request: dict[str, Any]) -> list[tuple[str, str]]:
             faults.append((key, f"expected a whole number of tokens, found {value}"))
         elif key != "hash_ids" and abs(value) > 1e15:
             faults.append((key, f"too large: {found(str(value))}"))
-    return faults
+    return faults or list(_hash_faults(request))
+
+
+def _hash_faults(request: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The same for the block hashes, when all else is right."""
+    ids = request.get("hash_ids", [])
+    if not isinstance(ids, list) or not all(type(number) is int and 0 <= number < 2**63 for number in ids):
+        yield "hash_ids", f"expected a list of whole numbers from 0 on, found {found(str(ids))}"
+    elif "hash_ids" in request and len(ids) != -(-request["input_length"] // HASH_BLOCK_TOKENS):
+        blocks = f"{request['input_length']} tokens are {-(-request['input_length'] // HASH_BLOCK_TOKENS)} blocks"
+        yield "hash_ids", f"expected one hash per {HASH_BLOCK_TOKENS} tokens, found {len(ids)}: {blocks}"

@@ -1,6 +1,7 @@
 """Request traces: recorded arrival times and lengths, from a shipped excerpt or a file of the user's."""
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
@@ -12,7 +13,9 @@ from pydantic import BeforeValidator, Field
 from sim.errors import Problem, ScenarioError
 from sim.spec import Spec
 from sim.text_file import read_text
+from sim.token_streams.streams import holds_streams, read_streams
 from sim.units import PositiveCount, Seconds
+from sim.workload.prefixes import BlockHashes
 from sim.workload.requests import Ints
 from sim.workload.trace_formats import TraceFormat, parse
 
@@ -28,6 +31,8 @@ class Trace:
         input_tokens, output_tokens: (N,) lengths, >= 1.
         path: the file.
         sha256: of the file's bytes, hex.
+        block_hashes: of every prompt's 512-token blocks; None when the trace has none.
+        timed: whether the file says when requests arrive; else all times are 0.
     """
 
     arrival_ns: Ints
@@ -35,6 +40,8 @@ class Trace:
     output_tokens: Ints
     path: Path
     sha256: str
+    block_hashes: BlockHashes | None = None
+    timed: bool = True
 
     def __len__(self) -> int:
         return len(self.arrival_ns)
@@ -47,7 +54,9 @@ class Trace:
     def rows(self, part: slice, origin_ns: int) -> "Trace":
         """A part of the trace with times counted from `origin_ns`."""
         times = self.arrival_ns[part] - origin_ns
-        return Trace(times, self.input_tokens[part], self.output_tokens[part], self.path, self.sha256)
+        hashes = None if self.block_hashes is None else self.block_hashes.rows(part)
+        prompt, output = self.input_tokens[part], self.output_tokens[part]
+        return replace(self, arrival_ns=times, input_tokens=prompt, output_tokens=output, block_hashes=hashes)
 
 
 class TraceSource(Spec):
@@ -56,7 +65,8 @@ class TraceSource(Spec):
     Attributes:
         path: a shipped trace (`azure2023-conv`) or a file, relative to the scenario; `.gz` is unpacked.
         format: `azure` (TIMESTAMP,ContextTokens,GeneratedTokens), `mooncake` (JSON lines), `csv`
-            (arrival_s,input_tokens,output_tokens); `auto` tells them apart by their first line.
+            (arrival_s,input_tokens,output_tokens), `streams` (token ids, see acceptance `stream_replay`; lengths only,
+            no arrival times); `auto` tells them apart by their first line.
         start_s: start of the window. Arrivals are counted from here, so a later start leaves no idle time before it.
             Trace time 0 is the first row for time stamps with a date, else as written.
         duration_s: length of the window (its end excluded); null = to the end.
@@ -140,14 +150,26 @@ def load_file(path: Path, trace_format: TraceFormat = "auto", tick_s: float | No
 def _load(
     _absolute: Path, path: Path, _mtime_ns: int, _size: int, trace_format: TraceFormat, tick_s: float | None
 ) -> Trace:
+    if trace_format == "streams" or (trace_format == "auto" and holds_streams(path)):
+        return _of_streams(path)
     text, digest = read_text(path)
     columns = parse(text, path, trace_format, tick_s)
-    for column in columns:
+    for column in columns[:3]:
         column.setflags(write=False)
-    return Trace(*columns, path, digest)
+    return Trace(*columns[:3], path, digest, columns.block_hashes)
+
+
+def _of_streams(path: Path) -> Trace:
+    streams = read_streams(path)
+    times = np.zeros(len(streams), dtype=np.int64)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    return Trace(times, streams.prompt_tokens, streams.output_tokens, path, digest, timed=False)
 
 
 def _window(trace: Trace, source: TraceSource) -> Trace:
+    if not trace.timed and (source.start_s or source.duration_s is not None or source.tick_s is not None):
+        message = "start_s, duration_s and tick_s need arrival times, which token streams lack; use max_requests"
+        raise ScenarioError([Problem(str(trace.path), _KEY, message)])
     start_ns = round(source.start_s * 1e9)
     first = int(np.searchsorted(trace.arrival_ns, start_ns))
     last = len(trace)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.acceptance.positions import Positions, leading_accepts
-from sim.acceptance.two_state import first_state_path, stationary_first, two_state_survival
+from sim.acceptance.two_state import TwoStates, first_state_path, stationary_first, two_state_survival
 from sim.rng import Streams
 from sim.workload.requests import RequestTable
 
@@ -75,7 +75,7 @@ def test_stationary_share_of_a_chain_that_never_moves():
 
 def survival(stay, enter, accept):
     one = np.array([1.0])
-    return two_state_survival(np.array([stay]), np.array([enter]), np.array([accept]), one)
+    return two_state_survival(TwoStates(np.array([stay]), np.array([enter]), np.array([accept]), one))
 
 
 def test_exact_survival_of_one_state_is_a_running_product():

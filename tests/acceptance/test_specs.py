@@ -64,7 +64,7 @@ def test_unknown_kind_key_and_spread_are_refused():
     refused("acceptance", kind="iid", rate=0.5, acceptance=3)
     refused("concentration", kind="iid", rate=0.5, request_spread={"kind": "beta", "concentration": 0})
     refused("sd", kind="iid", rate=0.5, request_spread={"kind": "logit_normal", "sd": -1})
-    refused("request_spread", kind="histogram", counts=[1, 2], request_spread={"kind": "logit_normal", "sd": 1})
+    refused("request_spread", kind="regime", profile="gsm8k", request_spread={"kind": "logit_normal", "sd": 1})
 
 
 def test_histogram_refuses():

@@ -23,3 +23,17 @@ def test_a_tape_by_k_uses_the_next_smaller_k():
 def test_a_tape_that_accepts_more_than_is_verified_is_refused():
     with pytest.raises(ValueError, match="more drafts than are verified"):
         Tape(np.array([3], np.uint8), by_k={2: np.array([3], np.uint8)}).check()
+
+
+def test_another_tape_in_part_of_the_place():
+    """Two classes of requests: where the second one is, its own tape counts, whatever both are made of."""
+    there = np.array([False, True, True])
+    one = Tape(np.array([1, 1, 1], np.uint8), by_k={2: np.array([1, 1, 1], np.uint8)})
+    other = Tape(np.array([0, 3, 2], np.uint8), proposed=np.array([0, 4, 2], np.uint8))
+    both = one.overlaid(other, there, 5)
+    both.check()
+    assert both.accepted.tolist() == [1, 3, 2]
+    assert both.proposed.tolist() == [5, 4, 2]
+    assert both.at(2).tolist() == [1, 2, 2]
+    trees = [Tape(np.array([1, 0], np.uint8), reach=np.array(r, np.uint8)) for r in ([[1], [255]], [[3], [2]])]
+    assert trees[0].overlaid(trees[1], np.array([False, True]), 5).reach.tolist() == [[1], [2]]

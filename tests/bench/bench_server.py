@@ -15,7 +15,9 @@ SPECULATIVE = {
     "speculative_config": {"method": "eagle3", "num_speculative_tokens": 3},
     "acceptance": {"kind": "regime", "profile": "sharegpt"},
 }
-RATES = {"plain": 18.7, "eagle3-k3": 24.7}
+#: The last one is asked for K in every step, so that the server cannot leap.
+ARMS = {"plain": {}, "eagle3-k3": SPECULATIVE, "eagle3-ema": SPECULATIVE | {"draft_length": {"kind": "ema"}}}
+RATES = {"plain": 18.7, "eagle3-k3": 24.7, "eagle3-ema": 24.7}
 
 
 def scenario(rate: float) -> object:
@@ -24,7 +26,7 @@ def scenario(rate: float) -> object:
             "hardware": "h100-sxm",
             "model": "llama-3.1-8b",
             "engine": {"max_model_len": 32768},
-            "arms": {"plain": {}, "eagle3-k3": SPECULATIVE},
+            "arms": ARMS,
             "workload": {
                 "arrivals": {"kind": "poisson", "request_rate": rate},
                 "prompt_tokens": {"kind": "fixed", "value": 512},

@@ -27,7 +27,7 @@ from sim.errors import CalibrationError, ScenarioError
 from sim.hardware.catalogue import find_gpu
 from sim.hardware.profile import GemmFit, StepFit, choose_profile, find_profile, load_profile, profile_ids
 from sim.models.catalogue import find_model
-from sim.models.model import LinearShape
+from sim.models.shapes import LinearShape
 
 H100 = find_gpu("h100-sxm")
 TRUTH = GemmFit(

@@ -31,7 +31,8 @@ from sim.errors import CalibrationError
 from sim.hardware.catalogue import find_gpu
 from sim.hardware.profile import choose_profile
 from sim.models.catalogue import find_model
-from sim.models.model import LinearShape, Model
+from sim.models.model import Model
+from sim.models.shapes import LinearShape
 
 H100 = find_gpu("h100-sxm")
 LIMITS = Limits(H100.memory, H100.l2)

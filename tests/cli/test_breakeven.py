@@ -86,6 +86,7 @@ def test_mistakes_end_with_exit_code_2(
     assert not Path("results").exists()
 
 
+@pytest.mark.slow
 def test_all_three_questions_are_answered(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--range", "1:32", "--arms", "k3", "--jobs", "1", "-q", "--set", "workload.num_requests=200"]
     assert run_command(["breakeven", scenario, *words]) == 0

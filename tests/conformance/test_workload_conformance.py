@@ -9,6 +9,7 @@ import simpy
 from sim.rng import Streams
 from sim.workload.arrivals.base import ARRIVALS
 from sim.workload.lengths.base import LENGTHS, MAX_TOKENS
+from sim.workload.requests import RequestTable
 
 TRACE_NS = np.cumsum(np.arange(1, 401)) * 1_000_003
 OBSERVED = np.arange(1, 401)
@@ -40,13 +41,18 @@ def test_arrivals_hand_every_row_to_the_server_once_and_in_order(process) -> Non
     env, submitted = simpy.Environment(), []
     times = process.arrival_ns(60, Streams(1, 3), TRACE_NS)
 
+    ones = np.ones(60, np.int64)
+    requests = RequestTable(times, ones, ones, 0 * ones, ones > 0, sessions=process.sessions(60, Streams(1, 3)))
+
     def submit(row: int) -> simpy.Event:
         submitted.append((row, int(env.now)))
         return env.timeout(1_000)
 
-    env.process(process.drive(env, range(60), times, submit))
+    env.process(process.drive(env, requests, submit))
     env.run()
-    assert [row for row, _ in submitted] == list(range(60))
+    assert sorted(row for row, _ in submitted) == list(range(60))
+    if requests.sessions is None:
+        assert [row for row, _ in submitted] == list(range(60))
     assert all(a <= b for (_, a), (_, b) in pairwise(submitted))
     if not process.waits:
         assert [now for _, now in submitted] == times.tolist()

@@ -14,7 +14,7 @@ from sim.cost.formats import resolve_format
 from sim.cost.gemm import bind_gemm
 from sim.hardware.catalogue import find_gpu
 from sim.hardware.profile import choose_profile
-from sim.models.model import LinearShape
+from sim.models.shapes import LinearShape
 
 GEMM_GATES = [
     ("A100-SXM-80GB", "bfloat16", 10),

@@ -20,8 +20,8 @@ PAGES = sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "CONTRIBUTING.md", ROOT /
 PREFIXED = re.compile(r"^(mean|median|std|p90|p95|p99)_(ttft|tpot|itl|e2el)_ms$")
 
 
-def generator():
-    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+def generator(name: str = "generate"):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -29,6 +29,11 @@ def generator():
 
 def test_scenario_reference_is_current():
     module = generator()
+    assert module.page() == module.PAGE.read_text(encoding="utf-8"), "run `python docs/generate.py` and commit the page"
+
+
+def test_methods_page_is_current():
+    module = generator("generate_methods")
     assert module.page() == module.PAGE.read_text(encoding="utf-8"), "run `python docs/generate.py` and commit the page"
 
 

@@ -162,6 +162,28 @@ def test_input_files_travel_with_the_results(small: Load, tmp_path: Path) -> Non
     assert digests(again) == digests(first)
 
 
+def test_token_streams_and_datastores_travel_too(small: Load, tmp_path: Path) -> None:
+    """A run from the results folder alone finds the same drafts."""
+    ids = [[7, *range(10, 30)], [*range(10, 30), 8]]
+    lines = [json.dumps({"prompt_token_ids": ids[0], "output_token_ids": ids[1][: 18 + i]}) + "\n" for i in range(4)]
+    for name in ("mine.jsonl", "store.jsonl"):
+        (tmp_path / name).write_text("".join(lines if name == "mine.jsonl" else lines[3:]))
+    rest = {"method": "rest", "num_speculative_tokens": 4, "datastore": "store.jsonl"}
+    arms = {
+        "plain": {},
+        "rest": {"speculative_config": rest, "acceptance": {"kind": "stream_replay", "path": "mine.jsonl"}},
+    }
+    workload = {"trace": "mine.jsonl", "arrivals": {"kind": "closed", "max_concurrency": 2}, "num_requests": 20}
+    sweep = {"replicates": 1}
+    first = run(small(tmp_path, arms=arms, workload=workload, sweep=sweep), tmp_path / "a", jobs=1)
+    for name in ("mine.jsonl", "store.jsonl"):
+        (tmp_path / name).unlink()
+    again = run(load_scenario(str(first / "scenario.resolved.yaml")), tmp_path / "b", jobs=1)
+    assert digests(again) == digests(first)
+    (accepted,) = {row["spec_decode_acceptance_length"] for row in rows(again, "summary.csv") if row["arm"] == "rest"}
+    assert float(accepted) > 3
+
+
 def test_a_broken_trace_is_reported_by_the_name_the_user_gave_it(small: Load, tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text("arrival_s,input_tokens,output_tokens\n0,5,5\n1,x,5\n")
     workload = {"trace": {"path": "mine.csv"}, "arrivals": {"kind": "closed", "max_concurrency": 2}}

@@ -9,7 +9,7 @@ import simpy
 
 from sim.acceptance.base import Tape
 from sim.cost.base import BoundCost, ForwardPass, HostOverhead, PassPrice
-from sim.draft_length.fixed import Fixed
+from sim.draft_length.base import TableRule
 from sim.metrics.record import RunRecord
 from sim.scheduler.overlapped import OverlappedScheduler
 from sim.scheduler.plan import SchedulerConfig
@@ -18,7 +18,7 @@ from sim.server.overlapped import OverlappedServer
 from sim.server.recorder import Recorder
 from sim.server.server import Server
 from sim.speculation.base import DraftWork
-from sim.workload.requests import RequestTable
+from sim.workload.requests import RequestTable, SharedPrefixes
 
 ROOMY = SchedulerConfig(
     max_num_seqs=64, max_num_scheduled_tokens=100_000, max_model_len=4096, block_size=16, num_blocks=10_000
@@ -76,6 +76,16 @@ def workload(seed: int, n: int = 24, prompt: int = 60, output: int = 40, gap_ns:
     return Workload(table, rng.random((table.num_positions, 1)))
 
 
+def sharing(w: Workload, seed: int) -> Workload:
+    """The same requests, most of which begin like an earlier one."""
+    rng, prompt = np.random.Generator(np.random.Philox(seed + 30_000)), w.table.prompt_tokens
+    rows = np.arange(len(prompt))
+    parent = np.where((rows > 0) & (rng.random(len(rows)) < 0.8), (rng.random(len(rows)) * rows).astype(np.int64), -1)
+    longest = np.minimum(prompt, (prompt + w.table.output_tokens)[parent])
+    tokens = np.where(parent >= 0, np.where(rng.random(len(rows)) < 0.5, longest, longest // 2), 0)
+    return Workload(dataclasses.replace(w.table, prefixes=SharedPrefixes(parent, tokens)), w.uniforms)
+
+
 def config(seed: int) -> SchedulerConfig:
     """Limits that bind: small budgets, and pools that often run dry but always hold the longest request."""
     rng = np.random.Generator(np.random.Philox(seed + 10_000))
@@ -110,10 +120,10 @@ def serve(
     bound = BoundCost(price, price, HostOverhead(0.0, 0.0), 0.0, "test", 0.0)
     scheduler: Scheduler
     if overlapped:
-        scheduler = OverlappedScheduler(limits, w.table, w.tape(alpha), Fixed(k))
+        scheduler = OverlappedScheduler(limits, w.table, w.tape(alpha), TableRule.fixed(k))
         server: Server = OverlappedServer(env, scheduler, bound, drafter or PerDraft(), recorder)
     else:
-        scheduler = Scheduler(limits, w.table, w.tape(alpha), Fixed(k))
+        scheduler = Scheduler(limits, w.table, w.tape(alpha), TableRule.fixed(k))
         server = Server(env, scheduler, bound, drafter or PerDraft(), recorder, leap=leap)
     rows = iter(range(len(w.table)))
 
@@ -133,6 +143,7 @@ def serve(
     scheduler.check()
     assert scheduler.idle
     assert scheduler.pool.free == limits.num_blocks
+    assert scheduler.cache.surplus == 0
     return recorder.record(scheduler)
 
 

@@ -22,6 +22,33 @@ ARMS = {
         },
         "acceptance": IID,
     },
+    "tree": {
+        "speculative_config": {
+            "method": "eagle3",
+            "num_speculative_tokens": 12,
+            "num_speculative_tokens_per_batch_size": [[1, 2, 12], [3, 6, 5], [7, 64, 1]],
+            "tree": {"kind": "dynamic", "depth": 4, "top_k": 4},
+        },
+        "acceptance": {"kind": "per_rank", "rates": [0.6, 0.15, 0.05], "confidence_spread": 0.1},
+    },
+    "medusa": {
+        "speculative_config": {
+            "method": "medusa",
+            "num_speculative_tokens": 25,
+            "tree": {"kind": "named", "name": "eagle_25"},
+        },
+        "acceptance": {"kind": "length", "tokens_per_step": 2.4, "num_speculative_tokens": 5},
+    },
+    "schedule-stops": {
+        "speculative_config": {"method": "eagle3", "num_speculative_tokens": 4},
+        "draft_length": {
+            "kind": "draft_len_schedule",
+            "draft_len_schedule": [[2, 4], [5, 1]],
+            "switch_us": 70,
+            "cudagraph_slowdown": 0.2,
+        },
+        "acceptance": IID,
+    },
     "ngram": {
         "speculative_config": {"method": "ngram", "num_speculative_tokens": 4},
         "acceptance": {"kind": "ngram_markov", "profile": "sharegpt"},
@@ -31,6 +58,12 @@ LOADS = {
     "closed-1": {"kind": "closed", "max_concurrency": 1},
     "closed-9": {"kind": "closed", "max_concurrency": 9},
     "poisson": {"kind": "poisson", "request_rate": 8},
+    "sessions": {
+        "kind": "sessions",
+        "turns": {"kind": "uniform", "min": 1, "max": 5},
+        "think_time": 0.5,
+        "max_concurrent_sessions": 9,
+    },
 }
 
 
@@ -58,6 +91,7 @@ def test_leaping_is_bit_identical_to_stepping(arm: str, load: str, num_gpu_block
                 "arrivals": LOADS[load],
                 "prompt_tokens": {"kind": "lognormal", "mean": 150, "cv": 1.0, "min": 1, "max": 600},
                 "output_tokens": {"kind": "lognormal", "mean": 90, "cv": 0.8, "min": 1, "max": 300},
+                "shared_prefix": {"tokens": 100, "count": 3, "skew": 1} if load in ("poisson", "sessions") else None,
                 "num_requests": 60,
             },
         },
@@ -67,3 +101,5 @@ def test_leaping_is_bit_identical_to_stepping(arm: str, load: str, num_gpu_block
     assert_identical(leaping, stepping)
     if load == "closed-9" and num_gpu_blocks_override:
         assert leaping.steps.preemptions.sum() > 0
+    if load in ("poisson", "sessions"):
+        assert leaping.requests.cached_tokens.sum() > 0

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from sim.acceptance.base import Tape
-from sim.draft_length.fixed import Fixed
+from sim.draft_length.base import TableRule
 from sim.scheduler.plan import SchedulerConfig
 from sim.scheduler.schedule import Scheduler
-from sim.workload.requests import RequestTable
+from sim.workload.requests import RequestTable, SharedPrefixes
 
 NUM_ROWS = 16
 
@@ -20,16 +20,26 @@ class SchedulerMachine(RuleBasedStateMachine):
         seed=st.integers(0, 2**32 - 1),
         k=st.integers(0, 4),
         block_size=st.sampled_from([1, 4, 16]),
-        pool=st.integers(64, 200),
+        pool=st.integers(75, 200),  # always room for the longest request, its drafts and the next ones
         budget=st.integers(4, 80),
         max_num_seqs=st.integers(1, 8),
         reserve=st.booleans(),
         max_model_len=st.sampled_from([40, 60, 500]),
+        caching=st.booleans(),
+        use_eagle=st.booleans(),
+        parents=st.lists(st.tuples(st.integers(0, NUM_ROWS), st.floats(0, 1)), min_size=NUM_ROWS, max_size=NUM_ROWS),
     )
-    def start(self, lengths, seed, k, block_size, pool, budget, max_num_seqs, reserve, max_model_len):
+    def start(
+        self, lengths, seed, k, block_size, pool, budget, max_num_seqs, reserve, max_model_len,
+        caching, use_eagle, parents,
+    ):  # fmt: skip
         prompt, output = np.array(lengths, np.int64).T
         zeros = np.zeros(NUM_ROWS, np.int64)
-        self.table = RequestTable(zeros, prompt, output, zeros, np.ones(NUM_ROWS, np.bool_))
+        parent = np.array([p if p < row else -1 for row, (p, _) in enumerate(parents)])
+        longest = np.where(parent < 0, 0, np.minimum(prompt, (prompt + output)[parent]))
+        shared = (longest * np.array([share for _, share in parents])).astype(np.int64)
+        prefixes = SharedPrefixes(parent, shared)
+        self.table = RequestTable(zeros, prompt, output, zeros, np.ones(NUM_ROWS, np.bool_), prefixes=prefixes)
         self.config = SchedulerConfig(
             max_num_seqs=max_num_seqs,
             max_num_scheduled_tokens=budget,
@@ -38,9 +48,11 @@ class SchedulerMachine(RuleBasedStateMachine):
             num_blocks=-(-(pool + k) // block_size),
             lookahead_tokens=k,
             scheduler_reserve_full_isl=reserve,
+            enable_prefix_caching=caching,
+            use_eagle=use_eagle,
         )
         tape = np.random.Generator(np.random.Philox(seed)).integers(0, k + 1, self.table.num_positions)
-        self.k, self.scheduler = k, Scheduler(self.config, self.table, Tape(tape.astype(np.uint8)), Fixed(k))
+        self.k, self.scheduler = k, Scheduler(self.config, self.table, Tape(tape.astype(np.uint8)), TableRule.fixed(k))
         self.next_row, self.accepted_rows = 0, []
         self.emitted, self.owed = zeros.copy(), np.minimum(output, max_model_len - prompt)
 

@@ -14,6 +14,7 @@ NOTHING = {"num_speculative_tokens": 3, "num_speculative_tokens_per_batch_size":
 IID = {"kind": "iid", "rate": 0.8}
 ARMS = {
     "ngram": {"speculative_config": {"method": "ngram", **NOTHING}, "acceptance": IID},
+    "layerskip": {"speculative_config": {"method": "layerskip", "exit_layer": 8, **NOTHING}, "acceptance": IID},
     "eagle3": {"speculative_config": {"method": "eagle3", **NOTHING}, "acceptance": IID},
 }
 LOADS = {"closed": {"kind": "closed", "max_concurrency": 9}, "poisson": {"kind": "poisson", "request_rate": 12}}
@@ -72,3 +73,10 @@ def test_a_free_drafter_that_drafts_nothing_changes_nothing_but_the_slots_it_res
         assert_equal(getattr(eagle3, part), getattr(plain, part), reserved)
     assert_equal(eagle3, plain)
     assert (eagle3.steps.kv_blocks_used >= plain.steps.kv_blocks_used).all()
+
+
+def test_the_targets_own_layers_that_draft_nothing_change_nothing_but_the_slots_they_reserve() -> None:
+    plain, layerskip = plain_and("layerskip", "closed", {"kind": "roofline"}, {"num_gpu_blocks_override": 20_000})
+    for part in ("requests", "steps"):
+        assert_equal(getattr(layerskip, part), getattr(plain, part), frozenset({"kv_blocks_used"}))
+    assert_equal(layerskip, plain)

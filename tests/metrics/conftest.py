@@ -95,7 +95,7 @@ class _Toy:
         zeros = np.zeros(self.num, np.int64)
         requests = RequestRecord(
             self.prompt, self.output, self.output, self.offset, zeros, self.arrival, self.first_scheduled,
-            self.first_token, self.finish, np.full(self.num, Status.FINISHED, np.int8), zeros, zeros,
+            self.first_token, self.finish, np.full(self.num, Status.FINISHED, np.int8), zeros, zeros, zeros, zeros,
         )  # fmt: skip
         bound = np.arange(len(self.rows)) % 2 == 0
         steps = StepRecord(**columns, op_seconds=np.array(self.ops), memory_bound=bound)

@@ -261,3 +261,16 @@ def test_shares_and_histograms_add_up(toy_run: ToyRun) -> None:
     requests = run.record.requests
     by_hand = [p + j for p, o in zip(requests.prompt_tokens, requests.output_tokens, strict=True) for j in range(o)]
     assert mean_decode_context(run) == pytest.approx(np.mean(by_hand))
+
+
+def test_k_and_its_changes(toy_run) -> None:
+    """Steps of the window whose K differs from the step before, which may lie outside; drafts per request and step."""
+    record = toy_run(num=60, concurrency=4, k=3)
+    k = np.resize([3, 3, 0, 1], len(record.steps.start_ns))
+    record = replace(record, steps=replace(record.steps, num_draft_tokens=k))
+    run = measure_run(record, Measure(Loop(4)))
+    row, inside = summary_row(run), np.flatnonzero(run.steps)
+    assert row["k_switches"] == sum(k[i] != k[i - 1] for i in inside.tolist() if i)
+    assert row["k_switches"] > 10
+    assert row["k_mean"] == run.speculation.num_draft_tokens / run.speculation.num_steps
+    assert row["k_mean"] < row["effective_k_mean"]

@@ -128,7 +128,7 @@ def test_unknown_format():
         ({"shared_experts": 1}, "shared_experts and shared_ffn"),
         ({"kv_lora_rank": 512}, "kv_lora_rank, qk_rope_dim"),
         ({"full_attn_every": 2}, "needs a window"),
-        ({"layers": 0}, "greater than 0"),
+        ({"layers": 0}, "have no layers"),
     ],
 )
 def test_inconsistent_shapes_are_refused(change, complaint):

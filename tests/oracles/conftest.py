@@ -9,7 +9,7 @@ import simpy
 
 from sim.acceptance.base import Tape
 from sim.cost.base import BoundCost, ForwardPass, HostOverhead, PassPrice
-from sim.draft_length.fixed import Fixed
+from sim.draft_length.base import TableRule
 from sim.metrics.record import RunRecord
 from sim.rng import Streams
 from sim.scheduler.plan import SchedulerConfig
@@ -82,7 +82,7 @@ class Job:
         """Open loop at `arrival_ns`, or a closed loop of `users`."""
         table = self.table(np.zeros(self.num_requests, np.int64) if arrival_ns is None else arrival_ns)
         config = SchedulerConfig(self.max_num_seqs, 100_000, 10**6, 16, 10**7, self.k)
-        scheduler = Scheduler(config, table, self.tape(table), Fixed(self.k))
+        scheduler = Scheduler(config, table, self.tape(table), TableRule.fixed(self.k))
         env, recorder = simpy.Environment(), Recorder(table)
         cost = BoundCost(self.cost, self.cost, HostOverhead(0.0, 0.0), 0.0, "test", 0.0)
         server = Server(env, scheduler, cost, self.drafter, recorder)

@@ -1,6 +1,8 @@
 """The production scheduler plans the same steps as a tiny independent one, on random small scenarios."""
 
+import dataclasses
 import importlib.util
+import itertools
 import random
 import sys
 from collections.abc import Iterator
@@ -11,12 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sim.acceptance.base import Tape
+from sim.acceptance.base import NEVER, Tape
+from sim.draft_length.base import TableRule
 from sim.errors import CapacityError
 from sim.scheduler import waiting
 from sim.scheduler.plan import SchedulerConfig
 from sim.scheduler.schedule import Scheduler
-from sim.workload.requests import RequestTable
+from sim.workload.requests import RequestTable, SharedPrefixes
 
 
 def _load_reference():
@@ -30,8 +33,10 @@ def _load_reference():
 
 reference = _load_reference()
 NUM_SCENARIOS = 1000
+NUM_SHARING = 600
 MAX_STEPS = 4000
 MAX_K = 4
+MAX_DEPTH = 3
 MAX_FRUITLESS = 20
 
 
@@ -100,6 +105,32 @@ def random_case(seed: int) -> Case:
     return Case(config, requests, arrivals)
 
 
+def with_trees(case: Case, seed: int) -> Case:
+    """The same case with token trees: which nodes the target walks to, at random, at every position."""
+    rng, drafts = random.Random(seed), case.config.drafts
+    nodes = drafts if isinstance(drafts, int) else max(k for _, _, k in drafts)
+    for request in case.requests:
+        depths = (rng.randint(0, min(nodes, MAX_DEPTH)) for _ in range(request["output_tokens"]))
+        request["reach"] = [sorted(rng.sample(range(1, nodes + 1), depth)) for depth in depths]
+        request["proposed"] = None
+    return case
+
+
+def sharing_case(seed: int) -> Case:
+    """A random case with prefix caching: families of requests that begin alike, in a pool that evicts."""
+    case, rng = random_case(seed), random.Random(seed + 1_000_000)
+    requests, fresh = [dict(r) for r in case.requests], itertools.count()
+    for row, r in enumerate(requests):
+        r["parent"] = rng.randrange(row) if row and rng.random() < 0.8 else -1
+        parent = requests[r["parent"]]["content"] if r["parent"] >= 0 else []
+        longest = min(len(parent), r["prompt_tokens"])
+        r["shared"] = longest if rng.random() < 0.5 else rng.randint(0, longest)
+        own = r["prompt_tokens"] + r["output_tokens"] - r["shared"]
+        r["content"] = parent[: r["shared"]] + list(itertools.islice(fresh, own))
+    config = dataclasses.replace(case.config, enable_prefix_caching=True, use_eagle=rng.random() < 0.5)
+    return Case(config, requests, case.arrivals)
+
+
 def reference_steps(case: Case) -> Iterator[tuple]:
     """What the reference does, step by step: rejected, plan, preempted, dropped, emitted, free blocks."""
     s = reference.ReferenceScheduler(case.config, case.requests)
@@ -109,20 +140,17 @@ def reference_steps(case: Case) -> Iterator[tuple]:
         plan = s.schedule()
         preempted, dropped = list(s.preempted), list(s.dropped)
         emitted = s.commit()
-        yield rejected, plan, preempted, dropped, emitted, s.blocks_free
+        yield rejected, plan, preempted, dropped, emitted, len(s.free), sum(sum(hits) for hits in s.hits.values())
         if step >= last_arrival and not s.waiting and not s.running:
             return
     yield "never ends"
 
 
-class ReferenceDraftLength:
-    """The draft rule of the reference, for the production scheduler."""
-
-    def __init__(self, config) -> None:
-        self.config = config
-
-    def choose(self, num_seqs: int) -> int:
-        return self.config.drafts_for(num_seqs)
+def shared_prefixes(requests: list[dict]) -> SharedPrefixes | None:
+    if not any("parent" in r for r in requests):
+        return None
+    columns = [[r[key] for r in requests] for key in ("parent", "shared")]
+    return SharedPrefixes(*(np.array(column, np.int64) for column in columns))
 
 
 def production(case: Case) -> Scheduler:
@@ -133,14 +161,18 @@ def production(case: Case) -> Scheduler:
         output_tokens=np.array([r["output_tokens"] for r in requests], np.int64),
         class_id=np.zeros(len(requests), np.int64),
         speculate=np.array([r["speculate"] for r in requests]),
+        prefixes=shared_prefixes(requests),
     )
     accepted = np.array([a for r in requests for a in r["tape"]], np.uint8)
     proposed = np.array([p for r in requests for p in r["proposed"] or [MAX_K] * r["output_tokens"]], np.uint8)
     ask = any(r["proposed"] is not None for r in requests)
+    reach = None
+    if any("reach" in r for r in requests):
+        padded = [(position + [NEVER] * MAX_DEPTH)[:MAX_DEPTH] for r in requests for position in r["reach"]]
+        reach = np.array(padded, np.uint8)
     limits = {k: v for k, v in vars(case.config).items() if k not in ("drafts", "max_fruitless_preemptions")}
-    return Scheduler(
-        SchedulerConfig(**limits), table, Tape(accepted, proposed if ask else None), ReferenceDraftLength(case.config)
-    )
+    rule = TableRule.of((n, case.config.drafts_for(n)) for n in range(1, case.config.max_num_seqs + 1))
+    return Scheduler(SchedulerConfig(**limits), table, Tape(accepted, proposed if ask else None, reach=reach), rule)
 
 
 def production_steps(case: Case) -> Iterator[tuple]:
@@ -155,7 +187,8 @@ def production_steps(case: Case) -> Iterator[tuple]:
         emitted = s.commit(plan)
         s.check()
         columns = (emitted.rows.tolist(), emitted.tokens.tolist(), emitted.accepted.tolist())
-        yield rejected, described, plan.preempted, dropped, list(zip(*columns, strict=True)), s.pool.free
+        hits = int(s.waiting.cached_tokens.clip(0).sum() + s.waiting.restored_tokens.sum())
+        yield rejected, described, plan.preempted, dropped, list(zip(*columns, strict=True)), s.pool.free, hits
         if step >= last_arrival and s.idle:
             return
     yield "never ends"
@@ -189,6 +222,18 @@ def test_same_schedules_as_the_reference():
     assert not differences, "\n".join(f"seed {seed}: {d}" for seed, d in list(differences.items())[:3])
 
 
+def test_same_schedules_and_hits_with_prefix_caching():
+    differences = {seed: d for seed in range(NUM_SHARING) if (d := first_difference(sharing_case(seed)))}
+    assert not differences, "\n".join(f"seed {seed}: {d}" for seed, d in list(differences.items())[:3])
+
+
+def test_trees_are_scheduled_and_cut_as_the_reference_does():
+    """Trees whose end the token budget or max_model_len cuts off keep their first nodes."""
+    cases = {seed: with_trees(random_case(seed), seed) for seed in range(200)}
+    differences = {seed: d for seed, case in cases.items() if (d := first_difference(case))}
+    assert not differences, "\n".join(f"seed {seed}: {d}" for seed, d in list(differences.items())[:3])
+
+
 def test_scenarios_reach_the_rare_branches():
     """The generator is worth its name: preemptions in about a third of the cases, drops, rejections, no progress."""
     cases = [random_case(seed) for seed in range(300)]
@@ -200,3 +245,23 @@ def test_scenarios_reach_the_rare_branches():
     assert any(r[-1] == "no progress" for r in runs)
     assert not any("never ends" in r for r in runs)
     assert sum(d > 0 for r in steps for s in r for _, _, d in s[1]) > 1000
+
+
+def test_sharing_scenarios_reach_the_rare_branches():
+    """Hits in most cases; some of them after preemptions, after evictions, and beside duplicate blocks."""
+    hits = evictions = restored = copies = 0
+    for seed in range(150):
+        s = production(sharing_case(seed))
+        for row in range(len(s.table)):
+            s.add(row)
+        for _ in range(400):
+            if s.idle:
+                break
+            s.commit(s.schedule())
+            copies += bool(s.cache._later_copies)
+        hits += bool((s.waiting.cached_tokens > 0).any())
+        restored += bool(s.waiting.restored_tokens.any())
+        evictions += s.cache.evictions > 0
+    assert hits > 75
+    assert min(evictions, restored) > 15
+    assert copies > 15

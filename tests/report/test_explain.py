@@ -33,7 +33,9 @@ def section(text: str, title: str) -> list[str]:
 
 
 @pytest.mark.parametrize("breakdown", [False, True])
-@pytest.mark.parametrize("name", ["quickstart", "memory-pressure", "textbook", "mixed-traffic", "azure-replay"])
+@pytest.mark.parametrize(
+    "name", ["quickstart", "multi-turn", "memory-pressure", "textbook", "mixed-traffic", "azure-replay"]
+)
 def test_at_most_100_plain_ascii_columns(name: str, breakdown: bool) -> None:
     found = explain(load_scenario(name), Asked(batches=(1, 1024, 100_000), ks=(0, 1, 5, 12, 40)))
     text = explanation_text(found, every_k=True, breakdown=breakdown)
@@ -159,3 +161,12 @@ def test_numbers_for_people() -> None:
 def test_alignment() -> None:
     assert list(columns([["a", "1"], ["bb", "22"]], indent=1, left=1)) == [" a    1", " bb  22"]
     assert list(labelled("long label", "text", 4)) == ["long label", "    text"]
+
+
+def test_memory_of_the_host_and_varying_drafts_are_told() -> None:
+    rest = {"method": "rest", "num_speculative_tokens": 3}
+    arms = {"plain": {}, "rest": {"speculative_config": rest, "acceptance": {"kind": "iid", "rate": 0.6}}}
+    text = " ".join(explanation_text(explained(arms=arms)).split())
+    assert "no network, 12 GB of host memory; 0 look-ahead slots" in text
+    assert "no closed form: the number of drafts depends on the text" in text
+    assert "priced as if every step had K drafts" in text

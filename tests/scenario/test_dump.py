@@ -15,7 +15,7 @@ BASE = {"model": "llama-3.1-8b", "hardware": "h100-sxm", "arms": {"plain": {}}}
 def test_the_dump_loads_back_to_an_equal_scenario(name: str) -> None:
     loaded = load_scenario(name)
     text = dump_scenario(loaded.scenario)
-    path = loaded.base_dir / f"{name}.yaml"
+    path = loaded.base_dir / f"{Path(name).name}.yaml"
     again = load_text(text, path)
     assert again.scenario == loaded.scenario
     assert dump_scenario(again.scenario) == text

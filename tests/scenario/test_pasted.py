@@ -2,6 +2,9 @@
 
 import pytest
 
+NOTHING_SHARED = (
+    "all but no effect: no prompts of this workload begin alike, so only preempted requests find blocks again"
+)
 HEAD = "model: llama-3.1-8b\nhardware: h100-sxm\narms:\n  plain: {}\n"
 
 
@@ -23,7 +26,6 @@ def test_keys_without_effect_are_reported_with_their_place(load) -> None:  # typ
     assert loaded.notes == (
         "s.yaml:11:3: engine.trust_remote_code: accepted, no effect",
         "s.yaml:12:3: engine.quantization: accepted, no effect; say model.weight_dtype instead",
-        "s.yaml:13:3: engine.enable_prefix_caching: accepted, no effect: every prompt is computed in full",
         "s.yaml:6:82: arms.e.speculative_config.disable_by_batch_size: accepted, no effect, as in vLLM V1; "
         "use num_speculative_tokens_per_batch_size",
         "s.yaml:7:26: arms.e.speculative_config.revision: accepted, no effect",
@@ -75,7 +77,12 @@ def test_the_json_text_of_the_command_line_pastes_too(load) -> None:  # type: ig
 
 @pytest.mark.parametrize(
     ("model", "method"),
-    [("yuhuili/EAGLE3-LLaMA3.1", "eagle3"), ("yuhuili/EAGLE-LLaMA3.1", "eagle"), ("llama-3.2-1b", "draft_model")],
+    [
+        ("yuhuili/EAGLE3-LLaMA3.1", "eagle3"),
+        ("yuhuili/EAGLE-LLaMA3.1", "eagle"),
+        ("llama-3.2-1b", "draft_model"),
+        ("z-lab/LLaMA3.1-8B-Instruct-DFlash-UltraChat", "dflash"),
+    ],
 )
 def test_a_missing_method_is_inferred_as_vllm_does_and_said(load, model: str, method: str) -> None:  # type: ignore[no-untyped-def]
     arm = f"{{speculative_config: {{model: {model}, num_speculative_tokens: 2}}, acceptance: {{kind: iid, rate: 0.6}}}}"
@@ -110,10 +117,7 @@ def test_contradictory_acceptance_is_an_error(problems_of) -> None:  # type: ign
 
 def test_varying_a_key_without_effect_is_reported(load) -> None:  # type: ignore[no-untyped-def]
     (note,) = load(HEAD + "sweep: {vary: {engine.enable_prefix_caching: [true, false]}}\n").notes
-    assert note == (
-        "s.yaml:5:46: sweep.vary.engine.enable_prefix_caching: "
-        "no effect: every prompt is computed in full whatever its value"
-    )
+    assert note == (f"s.yaml:5:46: sweep.vary.engine.enable_prefix_caching: {NOTHING_SHARED}")
 
 
 def verified(load, keys: str, rest: str = "", method: str = "eagle3"):  # type: ignore[no-untyped-def]

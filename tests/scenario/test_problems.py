@@ -48,8 +48,8 @@ def short(problem: Problem) -> str:
         (HEAD + "arms: {plain: {speculate: 1}}", "3:16 arms.plain.speculate: unknown key; did you mean "),
         (HEAD + "arms: {a b: {}}", "3:8 arms.a b: found 'a b'; allowed: letters"),
         (HEAD + "arms: {}", "3:7 arms: found a mapping; allowed: at least 1"),
-        (HEAD + EAGLE % "{kind: idd, rate: 0.5}", "3:107 arms.e.acceptance.kind: found 'idd'; allowed: distributions, histogram, iid"),
-        (HEAD + EAGLE % "{rate: 0.5}", "3:88 arms.e.acceptance.kind: missing; allowed: distributions, histogram, iid,"),
+        (HEAD + EAGLE % "{kind: idd, rate: 0.5}", "3:107 arms.e.acceptance.kind: found 'idd'; allowed: "),
+        (HEAD + EAGLE % "{rate: 0.5}", "3:88 arms.e.acceptance.kind: missing; allowed: "),
         (HEAD + EAGLE % "{kind: iid, rate: 1.5}", "3:118 arms.e.acceptance.rate: found 1.5; allowed: at most 1"),
         (HEAD + EAGLE % "{kind: iid, rte: 1}", "3:112 arms.e.acceptance.rte: unknown key; did you mean rate?"),
         (HEAD + "arms: {e: {speculative_config: {method: eagel, num_speculative_tokens: 3}}}", "3:41 arms.e.speculative"),
@@ -62,6 +62,14 @@ def short(problem: Problem) -> str:
         (HEAD + PLAIN + "baseline: plan", "4:11 baseline: found 'plan'; allowed: plain; did you mean plain?"),
         (HEAD + "arms: {plain: {}, e: {speculative_config: {method: ngram, num_speculative_tokens: 3}}}",
          "3:19 arms.e.acceptance: missing; a speculative arm must state its acceptance"),
+        (HEAD + EAGLE % "{kind: stream_replay, path: s.jsonl}",
+         "3:107 arms.e.acceptance.kind: found 'stream_replay': eagle3 does not draft from tokens; allowed: with method ngram"),
+        (HEAD + EAGLE.replace("eagle3", "ngram") % "{kind: stream_replay, path: none.jsonl}",
+         "3:127 arms.e.acceptance.path: "),
+        (HEAD + EAGLE.replace("eagle3", "suffix") % "{kind: iid, rate: 0.5}" + "engine: {async_scheduling: true}",
+         "3:52 arms.e.speculative_config.method: the drafts of suffix are made on the CPU"),
+        (HEAD + EAGLE.replace("eagle3", "ngram, prompt_lookup_min: 4, prompt_lookup_max: 2") % "{kind: iid, rate: 0.5}",
+         "3:43 arms.e.speculative_config: prompt_lookup_min (4) is above prompt_lookup_max (2)"),
         (HEAD + "arms: {plain: {acceptance: {kind: iid, rate: 0.5}}}", "3:16 arms.plain.acceptance: has no effect"),
         (HEAD + EAGLE % "{kind: per_position, rates: [0.7, 0.5]}", "3:100 arms.e.acceptance: covers 2 draft tokens; allowed"),
         (HEAD + EAGLE % "{kind: iid, rate: 0.7}, class_acceptance: {code: {kind: iid, rate: 0.5}}",
@@ -85,6 +93,23 @@ def short(problem: Problem) -> str:
         (HEAD + PLAIN + "engine: {max-num-seqs: 2, max_num_seqs: 2}", "4:27 engine.max_num_seqs: the same key as"),
         (HEAD + PLAIN + "engine: {speculative_config: {}}", "4:10 engine.speculative_config: belongs to an arm"),
         (HEAD + "arms: {plain: {speculative_config: 'x'}}", "3:36 arms.plain.speculative_config: expected a mapping"),
+        # methods
+        (HEAD + "arms: {plain: {}, d: {speculative_config: {method: draft_model, model: qwen3-0.6b, num_speculative_tokens: 2},"
+         " acceptance: {kind: iid, rate: 0.6}}}",
+         "3:72 arms.d.speculative_config.model: Qwen3-0.6B has a vocabulary of 151,936 tokens and Llama-3.1-8B of 128,256: "),
+        (HEAD + "arms: {plain: {}, n: {speculative_config: {method: ngram, num_speculative_tokens: 3}, acceptance: "
+         "{kind: ngram_markov, profile: sharegpt}}}\nengine: {async_scheduling: true}",
+         "3:52 arms.n.speculative_config.method: the drafts of ngram are made on the CPU, which engine.async_scheduling"),
+        (HEAD + "arms: {plain: {}, l: {speculative_config: {method: lookahead, max_window_size: 4, max_ngram_size: 4, "
+         "max_verification_set_size: 4}, acceptance: {kind: guesses, rate: 0.1, guesses: 4}}}\nengine: {async_scheduling: true}",
+         "3:52 arms.l.speculative_config.method: the drafts of lookahead are made on the CPU"),
+        (HEAD + "arms: {plain: {}, e: {speculative_config: {method: dflash, num_speculative_tokens: 8, "
+         "num_speculative_tokens_per_batch_size: [[1, 16, 8], [17, 64, 4], [65, 1024, 0]]}, "
+         "acceptance: {kind: table_by_k, tokens_per_step: {8: 3.5, 2: 2.0}}}}",
+         "3:181 arms.e.acceptance: says nothing of K = 4, which speculative_config asks for; add it"),
+        (HEAD + "arms: {plain: {}, e: {speculative_config: {method: dflash, num_speculative_tokens: 7}, "
+         "acceptance: {kind: table_by_k, tokens_per_step: {8: 3.5}}}}",
+         "3:100 arms.e.acceptance: says nothing of K = 7, which speculative_config asks for; add it"),
         # sweeps
         (HEAD + PLAIN + "sweep: {vary: {engine.max_num_seq: [1]}}", "4:16 sweep.vary.engine.max_num_seq: names no field:"),
         (HEAD + PLAIN + "sweep: {vary: {seed: [1]}}", "4:16 sweep.vary.seed: seed cannot be varied"),

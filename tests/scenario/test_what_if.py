@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from sim.acceptance.iid import Iid
+from sim.acceptance.per_rank import PerRank
 from sim.acceptance.walk import walk
 from sim.metrics.record import RunRecord
 from sim.rng import Streams
@@ -14,6 +15,7 @@ from sim.scenario.build import set_up, simulate
 from sim.scenario.load import load_mapping
 from sim.scenario.schema import Scenario
 from sim.scenario.what_if import WhatIf
+from sim.theory.draft_trees import FixedShape, best_tree
 from sim.workload.requests import RequestTable
 
 K = 5
@@ -88,3 +90,21 @@ def test_more_acceptance_never_needs_more_steps() -> None:
 def test_the_closed_form_knows_the_factors() -> None:
     setup = set_up(scenario(acceptance=0.5), "k3", Path())
     np.testing.assert_allclose(setup.survival(2), [0.35, 0.35**2])
+
+
+@pytest.mark.parametrize("factor", [0.6, 1.2])
+def test_trees_lose_and_gain_depths(factor: float) -> None:
+    """Below 1 each depth survives with the factor, also of a tree cut short; above 1 some walks go on."""
+    shape = FixedShape(best_tree(np.tile([0.6, 0.2, 0.05], (4, 1)), 12))
+    requests, model, streams = table(), PerRank(rates=(0.6, 0.2, 0.05)), Streams(5)
+    tape, survival = model.tree_tape(requests, shape, streams), model.tree_survival(shape, 12)
+    changed = WhatIf(acceptance=factor).tape(tape, survival, requests, streams)
+    changed.check()
+    assert np.array_equal(changed.at(12), changed.accepted)
+    if factor > 1:
+        assert (changed.accepted >= tape.accepted).all()
+        assert changed.accepted.sum() > tape.accepted.sum()
+        return
+    for nodes in (12, 5):
+        found, expected = walk(changed, requests, nodes).survival[:4], model.tree_survival(shape, nodes)
+        np.testing.assert_allclose(found, expected * factor ** np.arange(1, 5), atol=0.01)

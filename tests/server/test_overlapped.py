@@ -8,7 +8,7 @@ import simpy
 
 from sim.acceptance.base import Tape
 from sim.cost.base import BoundCost, ForwardPass, HostOverhead, PassPrice
-from sim.draft_length.fixed import Fixed
+from sim.draft_length.base import TableRule
 from sim.metrics.record import RunRecord, Status
 from sim.scheduler.overlapped import OverlappedScheduler
 from sim.scheduler.plan import SchedulerConfig
@@ -52,11 +52,11 @@ def run(
     env, recorder, pass_cost = simpy.Environment(), Recorder(requests), TenMilliseconds()
     cost = BoundCost(pass_cost, pass_cost, HostOverhead(host_s, 0.0), 0.0, "test", 0.0)
     if overlapped:
-        ahead = OverlappedScheduler(config, requests, Tape(drawn if tape is None else tape), Fixed(k))
+        ahead = OverlappedScheduler(config, requests, Tape(drawn if tape is None else tape), TableRule.fixed(k))
         scheduler: Scheduler = ahead
         server: Server = OverlappedServer(env, ahead, cost, NoDrafter(), recorder)
     else:
-        scheduler = Scheduler(config, requests, Tape(drawn if tape is None else tape), Fixed(k))
+        scheduler = Scheduler(config, requests, Tape(drawn if tape is None else tape), TableRule.fixed(k))
         server = Server(env, scheduler, cost, NoDrafter(), recorder)
 
     def arrive():  # type: ignore[no-untyped-def]

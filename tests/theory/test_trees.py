@@ -43,17 +43,15 @@ def test_heap_equals_the_dynamic_programme(acceptance, size, depth):
 @given(acceptance=ranks(), size=st.integers(1, 40), depth=st.one_of(st.none(), st.integers(1, 6)))
 def test_trees_are_trees(acceptance, size, depth):
     tree = best_tree(acceptance, size, depth)
-    assert len(tree.nodes) <= size
-    for index, node in enumerate(tree.nodes[1:], start=1):
-        above = tree.nodes[node.parent]
-        assert node.parent < index
-        assert node.depth == above.depth + 1
-        assert node.reached == pytest.approx(above.reached * acceptance[node.rank])
-    children = [(node.parent, node.rank) for node in tree.nodes[1:]]
-    assert len(set(children)) == len(children)
-    assert all(rank == 0 or (parent, rank - 1) in children for parent, rank in children)
+    assert tree.size <= size
+    reached = {(): 1.0} | dict(zip(tree.paths, tree.reached, strict=True))
+    assert len(reached) == tree.size
+    for index, path in enumerate(tree.paths):
+        assert path[:-1] in ((), *tree.paths[:index])
+        assert path[-1] == 0 or (*path[:-1], path[-1] - 1) in tree.paths[:index]
+        assert reached[path] == pytest.approx(reached[path[:-1]] * acceptance[path[-1]])
     assert tree.depth <= (depth or size)
-    assert sum(tree.widths()) == len(tree.nodes) - 1
+    assert sum(tree.widths()) == tree.size - 1
 
 
 def test_one_rank_is_a_chain():
@@ -75,7 +73,7 @@ def test_best_size_shrinks_with_the_batch_and_is_the_best():
     assert found[-1].nodes == 1
     assert found[-1].speedup == 1.0
     trees = [best_tree(RANKS, size, depth) for size in range(2, 65) for depth in range(1, 13)]
-    columns = np.array([(len(t.nodes), t.depth, t.expected_tokens) for t in trees]).T
+    columns = np.array([(t.size, t.depth, t.expected_tokens) for t in trees]).T
     for best in found[:-1]:
         assert best.speedup == pytest.approx(cost.speedup(*columns, best.batch).max(), rel=1e-12)
 

@@ -15,6 +15,7 @@ from sim.workload.arrivals.closed import ClosedLoop
 from sim.workload.arrivals.gamma import Gamma
 from sim.workload.arrivals.poisson import Poisson
 from sim.workload.arrivals.trace import TraceReplay
+from sim.workload.requests import RequestTable, Sessions
 from sim.workload.traces import load_file
 
 STREAMS = Streams(11, 2)
@@ -41,10 +42,15 @@ class FakeServer:
         self.in_flight.append((self.env.now, self.now_serving))
 
 
+def table(arrival_ns: np.ndarray, sessions: Sessions | None = None) -> RequestTable:
+    ones = np.ones(len(arrival_ns), np.int64)
+    return RequestTable(arrival_ns, ones, ones, 0 * ones, ones > 0, sessions=sessions)
+
+
 def drive(process: ArrivalProcess, arrival_ns: np.ndarray, service_ns: np.ndarray) -> FakeServer:
     env = simpy.Environment()
     server = FakeServer(env, service_ns)
-    env.process(process.drive(env, range(len(arrival_ns)), arrival_ns, server.submit))
+    env.process(process.drive(env, table(arrival_ns), server.submit))
     env.run()
     return server
 
@@ -126,7 +132,7 @@ def test_open_loop_submits_every_row_at_its_time(process: ArrivalProcess) -> Non
 def test_simultaneous_arrivals_cost_one_event() -> None:
     env = simpy.Environment()
     server = FakeServer(env, np.full(50, 1))
-    steps = sum(1 for _ in TraceReplay().drive(env, range(50), np.full(50, 5), server.submit))
+    steps = sum(1 for _ in TraceReplay().drive(env, table(np.full(50, 5)), server.submit))
     assert steps >= 1
     assert drive(TraceReplay(), np.full(50, 5), np.full(50, 1)).submitted == [(row, 5) for row in range(50)]
 
@@ -175,7 +181,7 @@ def test_ten_thousand_arrivals_are_cheap() -> None:
         env = simpy.Environment()
         arrival_ns = process.arrival_ns(10_000, STREAMS)
         event = env.event()
-        env.process(process.drive(env, range(10_000), arrival_ns, lambda row: event))
+        env.process(process.drive(env, table(arrival_ns), lambda row: event))
         env.run()
         return time.process_time() - start
 

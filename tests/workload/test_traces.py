@@ -11,7 +11,11 @@ import pytest
 
 from sim.csv_table import MAX_PROBLEMS
 from sim.errors import ScenarioError
+from sim.rng import Streams
+from sim.workload.arrivals.closed import ClosedLoop
+from sim.workload.arrivals.trace import TraceReplay
 from sim.workload.traces import Trace, TraceSource, find_trace, load_file, shipped_traces
+from sim.workload.workload import Workload
 
 OWN = "arrival_s,input_tokens,output_tokens\n0.5,374,44\n1.25,396,109\n4.542,879,55\n"
 AZURE = (
@@ -19,8 +23,8 @@ AZURE = (
     "2023-11-16 18:15:50.9951690,396,109\n2023-11-16 18:16:50.9951690,879,55"
 )
 MOONCAKE = [
-    {"timestamp": 27482, "input_length": 6955, "output_length": 52, "hash_ids": [46, 47]},
-    {"timestamp": 30535, "input_length": 6472, "output_length": 26, "hash_ids": [46]},
+    {"timestamp": 27482, "input_length": 6955, "output_length": 52, "hash_ids": list(range(46, 60))},
+    {"timestamp": 30535, "input_length": 6472, "output_length": 26, "hash_ids": [46, 47, *range(60, 71)]},
 ]
 
 
@@ -163,6 +167,15 @@ def test_real_ticks_are_found_and_other_traces_left_alone(tmp_path: Path, shared
         (json.dumps({**MOONCAKE[0], "input_length": 2.5}), "trace:1: input_length: expected a whole number of tokens"),
         (json.dumps({**MOONCAKE[0], "input_length": True}), "trace:1: input_length: expected a number, found 'True'"),
         (json.dumps({**MOONCAKE[0], "output_length": 0}), "trace:1: output_length: expected 1 to 10,000,000 tokens"),
+        (
+            json.dumps({**MOONCAKE[0], "hash_ids": [1, 2]}),
+            "trace:1: hash_ids: expected one hash per 512 tokens, found 2",
+        ),
+        (json.dumps({**MOONCAKE[0], "hash_ids": [1, "a"]}), "trace:1: hash_ids: expected a list of whole numbers"),
+        (
+            json.dumps(MOONCAKE[0]) + '\n{"timestamp": 1, "input_length": 5, "output_length": 5}',
+            "trace:2: hash_ids: given in some lines and not in others",
+        ),
         (json.dumps({**MOONCAKE[0], "output_length": 10**300}), "trace:1: output_length: too large"),
         ('{"timestamp": 1e999, "input_length": 2, "output_length": 2}', "trace:1: timestamp: too large"),
     ],
@@ -306,3 +319,34 @@ def test_mutated_files_give_a_trace_or_named_problems(tmp_path: Path, seed: int)
             assert (np.diff(trace.arrival_ns) >= 0).all()
     assert len(refused) > 100
     assert all(problem.where.startswith(str(tmp_path)) for error in refused for problem in error.problems)
+
+
+STREAMS = (
+    '{"prompt_token_ids": [1, 2], "output_token_ids": [3]}\n{"prompt_token_ids": [4], "output_token_ids": [5, 6]}\n'
+)
+
+
+@pytest.mark.parametrize("trace_format", ["auto", "streams"])
+def test_token_streams_give_lengths_but_no_times(tmp_path: Path, trace_format: str) -> None:
+    trace = load(tmp_path, STREAMS, trace_format=trace_format)
+    assert columns(trace) == [[0, 0], [2, 1], [1, 2]]
+    assert not trace.timed
+    assert len(trace.sha256) == 64
+
+
+def test_windows_in_time_need_times(tmp_path: Path) -> None:
+    (tmp_path / "s.jsonl").write_text(STREAMS)
+    assert len(TraceSource(path="s.jsonl", max_requests=1).load(tmp_path)) == 1
+    for option in ({"start_s": 1.0}, {"duration_s": 1.0}, {"tick_s": 0.0}):
+        with pytest.raises(ScenarioError, match="use max_requests"):
+            TraceSource(path="s.jsonl", **option).load(tmp_path)
+
+
+def test_arrivals_cannot_come_from_token_streams(tmp_path: Path) -> None:
+    (tmp_path / "s.jsonl").write_text(STREAMS)
+    workload = Workload(trace=TraceSource(path="s.jsonl"), arrivals=TraceReplay())
+    with pytest.raises(ScenarioError, match="no arrival times"):
+        workload.requests(Streams(0), tmp_path)
+    rows = Workload(trace=TraceSource(path="s.jsonl"), arrivals=ClosedLoop(max_concurrency=1), num_requests=2)
+    found = rows.requests(Streams(0), tmp_path)
+    assert sorted(zip(found.prompt_tokens.tolist(), found.output_tokens.tolist(), strict=True)) == [(1, 2), (2, 1)]

@@ -134,7 +134,7 @@ def test_facts(folder: Path) -> None:
     assert facts.mean_prompt_tokens == pytest.approx(0.75 * 104.5 + 0.25 * 9)
     assert facts.mean_output_tokens == pytest.approx(0.75 * 550 + 0.25 * 204.5, rel=1e-3)
     none = workload(arrivals=POISSON).facts(folder)
-    assert none == (2400, 1024, 256, 1024, 256, 0, 0.0)
+    assert none == (2400, 1024, 256, 1024, 1024, 256, 0, 0.0)
 
 
 @pytest.mark.parametrize("data", CASES)

@@ -15,7 +15,8 @@ _DEFINITION = (
     "Conditional: share accepted at position i among those whose first i-1 tokens were accepted. A step that "
     "verified drafts emits its accepted drafts plus one bonus token; tokens per step count the bonus (vLLM's mean "
     "acceptance length and SGLang's spec_accept_length do too, TensorRT-LLM's forced length does not). Counted "
-    "before trimming at the end of an output; steps without drafts are left out of the histogram."
+    "before trimming at the end of an output; steps without drafts are left out of the histogram. For token trees "
+    "position i is depth i."
 )
 
 

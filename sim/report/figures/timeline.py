@@ -1,5 +1,6 @@
-"""Panel 8: running and waiting requests and KV use over simulated time, first replicate of each arm."""
+"""Panel 8: requests, KV use and, where it is a choice, K over simulated time, first replicate of each arm."""
 
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,12 +17,14 @@ from sim.report.style import arm_styles, figure
 from sim.report.wording import listed, number, percent, plain
 
 COLUMNS = {"running": "Running requests", "waiting": "Waiting requests", "kv_usage": "KV cache in use"}
+#: shown where K is a choice
+K_COLUMN = {"k_mean": "Drafts per request (K)"}
 #: points of all curves of the page together, and per curve
 _BUDGET, _MOST, _LEAST = 20_000, 2000, 100
 _DEFINITION = (
     "Sampled at a fixed interval of simulated time and thinned by keeping the lowest and highest value of each "
     "stretch. Running counts requests scheduled in a step, waiting those queued or preempted. KV use is the share of "
-    "KV blocks held."
+    "KV blocks held. K is what the drafter was asked for, the largest where requests differ."
 )
 Floats = NDArray[np.float64]
 
@@ -31,9 +34,10 @@ def panel(results: Results) -> Panel | None:
     cells = [cell for cell in results.done if any(_path(results, cell, arm) for arm in results.arms)]
     if not cells:
         return None
-    most = int(np.clip(_BUDGET // (len(cells) * len(results.arms) * len(COLUMNS)), _LEAST, _MOST))
+    columns = COLUMNS | (K_COLUMN if len(results.regret) else {})
+    most = int(np.clip(_BUDGET // (len(cells) * len(results.arms) * len(columns)), _LEAST, _MOST))
     styles = arm_styles(results)
-    views = [_view(results, cell, most) for cell in cells]
+    views = [_view(results, cell, columns, most) for cell in cells]
     legend = [(arm, styles[arm]) for arm in results.arms]
     reading = (
         "Simulated time of the first replicate. Warm-up and cool-down are included here, unlike in the figures above."
@@ -48,29 +52,31 @@ def _path(results: Results, cell: Cell, arm: str) -> Path | None:
     return path if path and path.is_file() else None
 
 
-def _view(results: Results, cell: Cell, most: int) -> View:
+def _view(results: Results, cell: Cell, columns: Mapping[str, str], most: int) -> View:
     styles, rows = arm_styles(results), list[list[Entry]]()
-    plots = {column: figure(260) for column in COLUMNS}
+    plots = {column: figure(260) for column in columns}
     peaks: dict[str, tuple[float, float]] = {}
     for arm, style in styles.items():
         path = _path(results, cell, arm)
         if path is None:
             continue
-        table = parquet.read_table(path, columns=["t_s", *COLUMNS], use_threads=False)
+        table = parquet.read_table(path, columns=["t_s", *columns], use_threads=False)
         time = table["t_s"].to_numpy().astype(float)
-        series = {column: table[column].to_numpy().astype(float) for column in COLUMNS}
+        series = {column: table[column].to_numpy().astype(float) for column in columns}
         for column, values in series.items():
-            x, y = thin(time, values, most)
+            known = np.isfinite(values)  # K of an interval without a step is unknown
+            x, y = thin(time[known], values[known], most)
             plots[column].add_scatter(
                 x=x.astype(np.float32), y=y.astype(np.float32), mode="lines", name=plain(arm), legendgroup=plain(arm),
                 line={"color": style.color, "width": 1.6},
                 hovertemplate=f"<b>{plain(arm)}</b><br>%{{x:.2f}} s: %{{y}}<extra></extra>",
             )  # fmt: skip
-            rows.append([arm, COLUMNS[column], *(float(f(values)) for f in (np.mean, np.max))])
+            if known.any():
+                rows.append([arm, columns[column], *(float(f(values[known])) for f in (np.mean, np.max))])
         peaks[arm] = (float(series["waiting"].max()), float(series["kv_usage"].max()))
     for column, plot in plots.items():
         _frame(plot, column)
-    charts = [Chart(plots[column], title) for column, title in COLUMNS.items()]
+    charts = [Chart(plots[column], title) for column, title in columns.items()]
     return View(cell_label(results, cell), _finding(peaks), charts, Table(["arm", "series", "mean", "peak"], rows))
 
 

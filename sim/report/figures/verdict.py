@@ -6,6 +6,7 @@ from sim.report import crossings as be
 from sim.report.axis import Axis, Cell, Slice, say_value
 from sim.report.figures.badges import badges, cost_profiles
 from sim.report.panel import swatch
+from sim.report.prefix_cache import prefix_cache_line
 from sim.report.reader import Ratio, Results
 from sim.report.style import arm_styles
 from sim.report.wording import change, escape, factor, interval, listed, metric_name, number
@@ -26,6 +27,8 @@ def verdict_html(results: Results) -> str:
         else:
             parts += [_grid(results, results.axis, part, objective) for objective in be.telling(results)[:3]]
             parts.append(_break_even_list(results, results.axis, part))
+    if cached := prefix_cache_line(results):
+        parts.append(f'<p class="note">{escape(cached)}.</p>')
     parts.append(_warnings(results))
     return f'<section class="panel verdict" id="verdict">{"".join(parts)}</section>\n'
 

@@ -4,7 +4,7 @@ A process has two sides: `arrival_ns` draws the times (pure), `drive` submits th
 (poisson, gamma, trace) submit whatever the server does; the closed loop waits for it.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -15,7 +15,7 @@ from sim.errors import Problem, ScenarioError
 from sim.rng import Floats, Streams
 from sim.spec import Family, Spec
 from sim.units import PerSecond
-from sim.workload.requests import Ints
+from sim.workload.requests import Ints, RequestTable, Sessions
 
 #: Simulated time is at most 1e9 s (32 years): 64-bit nanoseconds with room to spare.
 MAX_HORIZON_S = 1e9
@@ -23,7 +23,8 @@ MAX_HORIZON_S = 1e9
 #: The automatic number of requests of an open loop without a trace: ten minutes of traffic, within these limits.
 AUTOMATIC_SECONDS, AUTOMATIC_LEAST, AUTOMATIC_MOST = 600, 2000, 50_000
 
-#: Hands a row to the server; where the process waits, it returns an event that fires when the request is done.
+#: Hands a row to the server; where the process waits, it returns an event that fires when the request is done, with the
+#: value False if it was refused.
 Submit = Callable[[int], Event | None]
 RequestRate = Annotated[PerSecond, Field(le=1e6, description="Mean arrivals per second.")]
 
@@ -37,6 +38,20 @@ class ArrivalProcess(Spec):
     needs_trace: ClassVar[bool] = False
     #: Whether `drive` waits for requests to be done (closed loop); otherwise `submit` need not return an event.
     waits: ClassVar[bool] = False
+
+    @property
+    def turns_before(self) -> float:
+        """Mean number of earlier turns of a request's session; 0 where requests stand for themselves."""
+        return 0.0
+
+    @property
+    def max_turns(self) -> int:
+        """Turns of the longest session."""
+        return 1
+
+    def sessions(self, num_requests: int, streams: Streams) -> Sessions | None:
+        """Which requests belong to one conversation; None when every request stands for itself."""
+        return None
 
     def automatic_num_requests(self, trace_rows: int) -> int:
         """How many requests to run when the user does not say.
@@ -62,18 +77,15 @@ class ArrivalProcess(Spec):
         """
         raise NotImplementedError
 
-    def drive(
-        self, env: Environment, rows: Sequence[int], arrival_ns: Ints, submit: Submit
-    ) -> Generator[Event, Any, None]:
+    def drive(self, env: Environment, requests: RequestTable, submit: Submit) -> Generator[Event, Any, None]:
         """SimPy process: submit each row at its time (here: open loop, one event per distinct time).
 
         Args:
             env: the simulation, in integer nanoseconds.
-            rows: rows to submit, in order of arrival.
-            arrival_ns: times by row.
+            requests: what to submit.
             submit: hands a row to the server; must return an event if the process `waits`.
         """
-        for row, time in zip(rows, arrival_ns[np.asarray(rows, np.int64)].tolist(), strict=True):
+        for row, time in enumerate(requests.arrival_ns.tolist()):
             gap = time - env.now
             if gap > 0:
                 yield env.timeout(gap)

@@ -1,6 +1,6 @@
 """`closed`: a fixed number of users, each sending its next request when the last one is done."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -10,7 +10,7 @@ from simpy import Environment, Event
 from sim.rng import Streams
 from sim.units import PositiveCount, Seconds
 from sim.workload.arrivals.base import ARRIVALS, ArrivalProcess, Submit
-from sim.workload.requests import Ints
+from sim.workload.requests import Ints, RequestTable
 
 #: The automatic number of requests: ROUNDS per user within these limits, but never fewer than two per user.
 ROUNDS, LEAST, MOST = 8, 200, 10_000
@@ -41,11 +41,9 @@ class ClosedLoop(ArrivalProcess):
         """All 0: a request arrives when a user is free."""
         return np.zeros(num_requests, np.int64)
 
-    def drive(
-        self, env: Environment, rows: Sequence[int], arrival_ns: Ints, submit: Submit
-    ) -> Generator[Event, Any, None]:
-        """SimPy process: start the users and wait until all are done; `arrival_ns` is not used."""
-        queue = iter(rows)
+    def drive(self, env: Environment, requests: RequestTable, submit: Submit) -> Generator[Event, Any, None]:
+        """SimPy process: start the users and wait until all are done."""
+        queue = iter(range(len(requests)))
 
         def user(start_ns: int) -> Generator[Event, Any, None]:
             if start_ns:
@@ -55,5 +53,5 @@ class ClosedLoop(ArrivalProcess):
                     yield done
 
         gap_ns = self.ramp_s * 1e9 / self.max_concurrency
-        users = range(min(self.max_concurrency, len(rows)))
+        users = range(min(self.max_concurrency, len(requests)))
         yield env.all_of([env.process(user(round(index * gap_ns))) for index in users])

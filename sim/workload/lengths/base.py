@@ -16,7 +16,8 @@ MAX_TOKENS = 10_000_000
 Tokens = Annotated[PositiveCount, Field(le=MAX_TOKENS)]
 MeanTokens = Annotated[float, Field(gt=0, le=MAX_TOKENS)]
 
-_MIDPOINTS = (np.arange(4096) + 0.5) / 4096
+#: Evenly spread uniforms, for means over a distribution.
+MIDPOINTS = (np.arange(4096) + 0.5) / 4096
 
 
 class LengthDistribution(Spec):
@@ -41,7 +42,7 @@ class LengthDistribution(Spec):
 
     def mean_tokens(self, observed: Ints | None = None) -> float:
         """Mean of what `draw` gives, limits included; `observed` is the whole trace window."""
-        return float(self.draw(_MIDPOINTS, observed).mean())
+        return float(self.draw(MIDPOINTS, observed).mean())
 
     def max_tokens(self, observed: Ints | None = None) -> int:
         """The longest that `draw` can give."""

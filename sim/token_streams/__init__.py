@@ -1,0 +1,1 @@
+"""Real token streams: prompt and output ids of recorded requests, for drafters that look things up in tokens."""
