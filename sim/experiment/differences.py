@@ -8,7 +8,6 @@ the same text, replicate by replicate, so differences are paired; otherwise they
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from sim.errors import ResultsError
 from sim.experiment.compare import (
@@ -21,10 +20,9 @@ from sim.experiment.compare import (
     saturates,
 )
 from sim.experiment.results import Experiment, read_document
+from sim.experiment.what_differs import what_differs
 from sim.metrics.statistics import Interval, mean_interval, welch_interval
 from sim.metrics.summary import Row
-from sim.scenario.document import Node
-from sim.scenario.yaml_reader import read_yaml
 
 Vary = Mapping[str, object]
 
@@ -233,7 +231,7 @@ class _Pair:
                 f"{_name(other)}: seed {other.manifest['seed']} is not that of {_name(base)} "
                 f"({base.manifest['seed']}): replicates are not paired, intervals are wider (Welch)"
             )
-        yield f"{_name(other)}: {_what_differs(base, other)}"
+        yield f"{_name(other)}: {what_differs(base, other)}"
         for side, each in enumerate(self._folders):
             alone = [vary for point, (_, vary) in self._cells[side].items() if point not in self._cells[1 - side]]
             if alone:
@@ -276,26 +274,6 @@ def _caution(sides: Runs, point: str, metric: str) -> str:
     if all(saturates(sides, point, side) for side in _SIDES) and depends_on_length(metric):
         return "both saturated: depends on the length of the run"
     return ""
-
-
-def _what_differs(base: Experiment, other: Experiment) -> str:
-    """Code and sections of the resolved scenario that are not the same."""
-    ours, theirs = (_sections(folder) for folder in (base, other))
-    changed = [key for key in dict.fromkeys([*ours, *theirs]) if ours.get(key) != theirs.get(key) and key != "name"]
-    code = ["code of specsim"] if base.manifest.get("code") != other.manifest.get("code") else []
-    return (
-        f"differs from {_name(base)} in {', '.join([*code, *changed])}" if code or changed else "same code and scenario"
-    )
-
-
-def _sections(folder: Experiment) -> dict[str, Any]:
-    path = folder.run_dir / "scenario.resolved.yaml"
-    try:
-        node: Node = read_yaml(path.read_bytes(), path.name)[0]
-    except OSError as error:
-        raise ResultsError(f"{path}: cannot be read ({error.strerror})") from error
-    data: dict[str, Any] = node.plain()
-    return data
 
 
 def _name(folder: Experiment) -> str:
