@@ -17,6 +17,7 @@ from sim.metrics.details import acceptance_details, itl_histogram, mean_decode_c
 from sim.metrics.record import Status
 from sim.metrics.series import request_columns, timeline_columns
 from sim.metrics.slo import Slo
+from sim.metrics.statistics import MIN_REQUESTS_FOR_P99
 from sim.metrics.summary import Measure, Measured, Row, measure_run, null_reason, summary_row
 from sim.metrics.usage import extrapolated_shares
 from sim.metrics.window import Loop
@@ -189,8 +190,6 @@ def _ended_sessions(run: Measured) -> str:
     return f"{ended} sessions ended early, their next prompt being too long: {unsent} later turns were never sent"
 
 
-#: Below this many measured requests a 99th percentile rests on fewer than ten of them.
-MIN_REQUESTS_FOR_P99 = 1000
 #: What happened to steps that the cost model had not been given.
 OUTSIDE = "lay outside of the measured step times and were priced by the fallback model"
 

@@ -97,6 +97,7 @@ Objective = Literal[
     "output_throughput", "request_throughput", "total_token_throughput", "request_goodput", "tok_s_user_median",
     "mean_ttft_ms", "median_ttft_ms", "p99_ttft_ms", "mean_tpot_ms", "median_tpot_ms", "p99_tpot_ms",
     "mean_itl_ms", "median_itl_ms", "p99_itl_ms", "mean_e2el_ms", "median_e2el_ms", "p99_e2el_ms",
+    "usd_per_mtok_output",
 ]  # fmt: skip
 
 
