@@ -11,6 +11,7 @@ from sim.scenario.document import Path, dotted
 from sim.scenario.findings import Context, Finding, note, reads
 from sim.scenario.suggestions import did_you_mean, one_of
 from sim.speculation.base import SpeculationMethod
+from sim.speculation.draft_model import DraftModel
 from sim.token_streams.streams import read_streams
 
 #: Batches that a rule for K is asked about where the engine's limit is not known.
@@ -131,6 +132,9 @@ def _rule_fits_the_drafts(context: Context) -> Iterator[Finding]:
         if arm.speculates and arm.rule.needs_draft_probabilities and not config.drafts_have_probabilities:
             message = f"{arm.rule.kind} looks at the drafter's probabilities, but {config.method} has none"
             yield Finding(("arms", name, "verification"), f"{message}; its drafts are verified by greedy_draft")
+        elif arm.rule.judges_blocks and config.tree_shape is not None:
+            message = f"{arm.rule.kind} judges the drafts of a chain together; {config.method} drafts a tree"
+            yield Finding(("arms", name, "verification"), message)
 
 
 @reads("arms", "engine", "hardware")
@@ -161,6 +165,18 @@ def _vocabularies(context: Context) -> Iterator[Finding]:
                 "set use_heterogeneous_vocab: true and state an acceptance measured that way"
             )
             yield Finding(("arms", name, "speculative_config", "model"), message)
+
+
+@reads("arms", "model")
+def _target_has_what_drafts(context: Context) -> Iterator[Finding]:
+    """Heads or layers of the target that the target does not have; names of draft models are looked up elsewhere."""
+    for name, arm in context.scenario.arms.items():
+        method = arm.speculative_config
+        if context.model and not isinstance(method, DraftModel):
+            try:
+                method.drafter_model(context.model, context.base_dir)
+            except ScenarioError as error:
+                yield Finding(("arms", name, "speculative_config"), str(error))
 
 
 def _drafter(context: Context, method: SpeculationMethod) -> Model | None:
