@@ -11,7 +11,6 @@ from sim.scenario.document import Path, dotted
 from sim.scenario.findings import Context, Finding, note, reads
 from sim.scenario.suggestions import did_you_mean, one_of
 from sim.speculation.base import SpeculationMethod
-from sim.speculation.draft_model import DraftModel
 from sim.token_streams.streams import read_streams
 
 #: Batches that a rule for K is asked about where the engine's limit is not known.
@@ -168,11 +167,11 @@ def _vocabularies(context: Context) -> Iterator[Finding]:
 
 
 @reads("arms", "model")
-def _target_has_what_drafts(context: Context) -> Iterator[Finding]:
-    """Heads or layers of the target that the target does not have; names of draft models are looked up elsewhere."""
+def _drafter_exists(context: Context) -> Iterator[Finding]:
+    """Heads or layers that the target does not have, draft models that nobody knows."""
     for name, arm in context.scenario.arms.items():
         method = arm.speculative_config
-        if context.model and not isinstance(method, DraftModel):
+        if context.model:
             try:
                 method.drafter_model(context.model, context.base_dir)
             except ScenarioError as error:
