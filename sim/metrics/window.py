@@ -12,7 +12,8 @@ half) are warm-up (at most N/3) and the last N/20 are cool-down; the window runs
 request to the last arrival.
 Sessions, open or closed: as in an open loop, where a session arrives with its first turn. The last arrival is then the
 moment from which no ended session is followed by another; requests that arrive after it are not measured.
-A run too short for a window (all requests start at once, or none ends in it) is measured whole, marked as not steady.
+A run too short for a window (all requests start at once, none ends in it, or in a closed loop fewer than N/10: then the
+window is a few steps between start and drain) is measured whole, marked as not steady.
 """
 
 from dataclasses import dataclass
@@ -78,7 +79,8 @@ def measurement_window(record: RunRecord, loop: Loop) -> Window:
         if loop.max_concurrency is None
         else _closed_edges(release_times(record), warmup, loop.max_concurrency)
     )
-    steady = start < end and bool(((rows.finish_ns > start) & (rows.finish_ns <= end)).any())
+    least = 1 if loop.max_concurrency is None else max(1, num // 10)
+    steady = start < end and int(((rows.finish_ns > start) & (rows.finish_ns <= end)).sum()) >= least
     if not steady:
         start, end = int(rows.arrival_ns[rows.arrival_ns >= 0].min(initial=2**62)), _end_of_run(record)
         warmup = warmup if loop.warmup_requests else 0

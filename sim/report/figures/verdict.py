@@ -1,6 +1,6 @@
 """Panel 1: the answer. One sentence, a table of where each arm pays, break-even with intervals, and what to doubt."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sim.report import crossings as be
 from sim.report.axis import Axis, Cell, Slice, say_value
@@ -185,11 +185,30 @@ def warnings_of(results: Results) -> list[str]:
         for arm, (rule, lossless) in results.verification.items()
         if not lossless
     ]
-    found += _rejections(results)
+    found += _what_if(results) + _whole_runs(results) + _rejections(results)
     found += _saturation(results)
     found += _thin_margins(results)
     found += [f"{listed(arms)}: {clause}" for clause, arms in _doubts(results).items()]
     return list(dict.fromkeys(found))
+
+
+def _what_if(results: Results) -> list[str]:
+    """Factors that make these results a sensitivity study."""
+    stated = results.scenario.get("what_if")
+    factors = stated.items() if isinstance(stated, Mapping) else ()
+    changed = [f"{key} x {number(value)}" for key, value in factors if value != 1]
+    return [f"What if: {listed(changed)}; these are not the results of the scenario as it stands"] * bool(changed)
+
+
+def _whole_runs(results: Results) -> list[str]:
+    """Loads whose runs were too short for a window: start and drain are in their figures."""
+    if "steady" not in results.summary:
+        return []
+    short = results.summary[~results.summary["steady"].astype(bool)]
+    places = [_where(results, cell) for cell in results.done if (short["cell_id"] == cell.cell_id).any()]
+    if not places:
+        return []
+    return [f"Too few requests at {listed(places[:4])}: the whole run is measured, start and drain included"]
 
 
 def _rejections(results: Results) -> list[str]:
