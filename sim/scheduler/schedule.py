@@ -6,6 +6,7 @@ operations; a step that runs out of KV blocks goes request by request (`_ration_
 a slow reference.
 """
 
+from enum import Enum
 from functools import cached_property
 
 import numpy as np
@@ -25,6 +26,17 @@ from sim.scheduler.walker import Entry, Track
 from sim.workload.requests import RequestTable
 
 Ints = NDArray[np.int64]
+
+
+class Turn(Enum):
+    """Whose tokens a step may hold: those of requests that decode (one known token to compute) or of all others."""
+
+    ANYONE = "anyone"
+    PREFILL = "prefill"
+    DECODE = "decode"
+
+
+_MIXED, _SEPARATE = (Turn.ANYONE,), (Turn.PREFILL, Turn.DECODE)
 
 #: Requests within this many tokens of max_model_len take the path that clips to it.
 _LENGTH_MARGIN = 256
@@ -58,6 +70,7 @@ class Scheduler:
         longest = int((table.prompt_tokens + table.output_tokens).max(initial=0))
         self._near_max_model_len = longest + _LENGTH_MARGIN >= config.max_model_len
         self._last_k: int | None = None
+        self._turn = Turn.ANYONE
 
     @cached_property
     def track(self) -> Track:
@@ -83,17 +96,12 @@ class Scheduler:
             The plan; its pass has no tokens when nothing can run.
         """
         preempted: list[int] = []
-        admitted: list[int] = []
-        granted = self._schedule_running(preempted)
-        self._settle(granted)
-        if self.waiting.queue and not preempted:
-            scheduled = int(granted.sum())
-            room = self.config.max_num_seqs - self.running.count
-            entries = self.waiting.admit(self.config.max_num_scheduled_tokens - scheduled, scheduled > 0, room)
-            if entries:
-                self.running.extend([entry for entry, _ in entries], self.config.block_size)
-                admitted = [entry.row for entry, _ in entries]
-                granted = np.concatenate((granted, np.array([tokens for _, tokens in entries], np.int64)))
+        for self._turn in _SEPARATE if self.config.separate_prefill else _MIXED:
+            granted = self._schedule_running(preempted)
+            self._settle(granted)
+            granted, admitted = self._admit(granted, bool(preempted))
+            if granted.any():
+                break
         plan = plan_step(self.running, granted, admitted, preempted)
         if self.proposer.table is not None:
             self.proposer.look_up(plan, self.proposer.table)
@@ -126,9 +134,12 @@ class Scheduler:
         """The K that all running requests have drafts for, when their steps can be foreseen from here; else None.
 
         Foreseeable: K follows from the batch size, all decode (or none runs), no request is near max_model_len or
-        long_prefill_token_threshold, and no preempted request waits. Then an `Epoch` can take over.
+        long_prefill_token_threshold, prefill does not stop decode, and no preempted request waits. Then an `Epoch` can take over.
         """
-        if self.proposer.table is None or self._near_max_model_len or self.config.long_prefill_token_threshold:
+        config = self.config
+        if self.proposer.table is None or self._near_max_model_len or config.long_prefill_token_threshold:
+            return None
+        if config.separate_prefill:
             return None
         if self.waiting.resumes_next():
             return None
@@ -164,6 +175,24 @@ class Scheduler:
         self.running.check()
         if self.running.count > self.config.max_num_seqs or self.waiting.rows() & set(self.running.row.tolist()):
             raise InvariantError("running list too long, or a request both waits and runs")
+
+    def _admit(self, granted: Ints, short: bool) -> tuple[Ints, list[int]]:
+        """Phase B: waiting requests with what is left of the budget, unless KV blocks ran short or it is decode's turn.
+
+        Returns:
+            The tokens granted, those admitted now at the end, and the rows of the latter.
+        """
+        if not self.waiting.queue or short or self._turn is Turn.DECODE:
+            return granted, []
+        scheduled = int(granted.sum())
+        room = self.config.max_num_seqs - self.running.count
+        budget, busy = self.config.max_num_scheduled_tokens - scheduled, self.running.count > 0
+        entries = self.waiting.admit(budget, busy, room)
+        if not entries:
+            return granted, []
+        self.running.extend([entry for entry, _ in entries], self.config.block_size)
+        tokens = np.array([tokens for _, tokens in entries], np.int64)
+        return np.concatenate((granted, tokens)), [entry.row for entry, _ in entries]
 
     # ---- running requests -------------------------------------------------------------------------------------
 
@@ -201,6 +230,8 @@ class Scheduler:
         """The gap of each running request, capped by the long-prefill threshold and by max_model_len."""
         running, config = self.running, self.config
         wanted: Ints = running.lag + running.drafts
+        if self._turn is not Turn.ANYONE:
+            wanted[(running.lag > 1) != (self._turn is Turn.PREFILL)] = 0
         if config.long_prefill_token_threshold:
             np.minimum(wanted, config.long_prefill_token_threshold, out=wanted)
         if self._near_max_model_len:
