@@ -23,8 +23,8 @@ class SchedulerConfig:
         scheduler_reserve_full_isl: admit a request only when blocks for its whole known length are free.
         watermark: share of all blocks that an admission must leave free while another request runs.
         separate_prefill: a step is either prefill or decode, and prefill goes first (SGLang without mixed chunks).
-        reserve_output: an admission takes the blocks of the whole output too, so that nobody is preempted (TensorRT-LLM's
-            `GUARANTEED_NO_EVICT`). The output length stands for the client's `max_tokens`.
+        reserve_output: an admission takes the blocks of the whole output too, so that nobody is preempted
+            (TensorRT-LLM's `GUARANTEED_NO_EVICT`). The output length stands for the client's `max_tokens`.
         draft_slots: KV slots that the drafts under verification may take; `reserve_output` takes them as well.
         lookahead_tokens: KV slots reserved per running request for its next drafts.
         enable_prefix_caching: full blocks can be shared, and found again until they are evicted.

@@ -6,7 +6,6 @@ operations; a step that runs out of KV blocks goes request by request (`_ration_
 a slow reference.
 """
 
-from enum import Enum
 from functools import cached_property
 
 import numpy as np
@@ -18,6 +17,7 @@ from sim.errors import InvariantError
 from sim.kv_cache.block_names import BlockNames
 from sim.kv_cache.block_pool import BlockPool
 from sim.kv_cache.prefix_cache import NoPrefixCache, PrefixCache
+from sim.scheduler.demand import Demand, Turn
 from sim.scheduler.plan import Emitted, SchedulerConfig, StepPlan, plan_step
 from sim.scheduler.proposer import Proposer
 from sim.scheduler.running import KNOWN, OVER, Running
@@ -26,20 +26,6 @@ from sim.scheduler.walker import Entry, Track
 from sim.workload.requests import RequestTable
 
 Ints = NDArray[np.int64]
-
-
-class Turn(Enum):
-    """Whose tokens a step may hold: those of requests that decode (one known token to compute) or of all others."""
-
-    ANYONE = "anyone"
-    PREFILL = "prefill"
-    DECODE = "decode"
-
-
-_MIXED, _SEPARATE = (Turn.ANYONE,), (Turn.PREFILL, Turn.DECODE)
-
-#: Requests within this many tokens of max_model_len take the path that clips to it.
-_LENGTH_MARGIN = 256
 
 
 class Scheduler:
@@ -68,7 +54,7 @@ class Scheduler:
         self.num_preemptions = np.zeros(len(table), np.int64)
         self.recomputed_tokens = np.zeros(len(table), np.int64)
         longest = int((table.prompt_tokens + table.output_tokens).max(initial=0))
-        self._near_max_model_len = longest + _LENGTH_MARGIN >= config.max_model_len
+        self.demand = Demand(config, longest)
         self._last_k: int | None = None
         self._turn = Turn.ANYONE
 
@@ -96,7 +82,8 @@ class Scheduler:
             The plan; its pass has no tokens when nothing can run.
         """
         preempted: list[int] = []
-        for self._turn in _SEPARATE if self.config.separate_prefill else _MIXED:
+        for turn in self.demand.turns:
+            self._turn = turn
             granted = self._schedule_running(preempted)
             self._settle(granted)
             granted, admitted = self._admit(granted, bool(preempted))
@@ -134,10 +121,11 @@ class Scheduler:
         """The K that all running requests have drafts for, when their steps can be foreseen from here; else None.
 
         Foreseeable: K follows from the batch size, all decode (or none runs), no request is near max_model_len or
-        long_prefill_token_threshold, prefill does not stop decode, and no preempted request waits. Then an `Epoch` can take over.
+        long_prefill_token_threshold, prefill does not hold up decode, and no preempted request waits. Then an `Epoch`
+        can take over.
         """
         config = self.config
-        if self.proposer.table is None or self._near_max_model_len or config.long_prefill_token_threshold:
+        if self.proposer.table is None or self.demand.near_max_model_len or config.long_prefill_token_threshold:
             return None
         if config.separate_prefill:
             return None
@@ -204,7 +192,7 @@ class Scheduler:
         if int(granted.sum()) > budget:
             end = granted.cumsum()
             granted = np.clip(budget - (end - granted), 0, granted)
-        missing = self._missing_slots(granted)
+        missing = self.demand.missing_slots(running, granted)
         if running.count == 0 or int(missing.max()) <= 0:
             return granted
         block_size = self.config.block_size
@@ -227,27 +215,8 @@ class Scheduler:
             cache.fill(int(running.row[at]), int(running.settled[at]))
 
     def _wanted(self) -> Ints:
-        """The gap of each running request, capped by the long-prefill threshold and by max_model_len."""
-        running, config = self.running, self.config
-        wanted: Ints = running.lag + running.drafts
-        if self._turn is not Turn.ANYONE:
-            wanted[(running.lag > 1) != (self._turn is Turn.PREFILL)] = 0
-        if config.long_prefill_token_threshold:
-            np.minimum(wanted, config.long_prefill_token_threshold, out=wanted)
-        if self._near_max_model_len:
-            room = config.max_model_len - 1 - (running.known - running.lag)
-            np.minimum(wanted, np.maximum(room, 0), out=wanted)  # no room: ended, but still in a step in flight
-        return wanted
-
-    def _missing_slots(self, granted: Ints) -> Ints:
-        """KV slots each running request lacks for its grant and the next drafts; <= 0 where it has enough."""
-        running, config = self.running, self.config
-        slots: Ints = running.known - running.lag + granted + config.lookahead_tokens
-        if self._near_max_model_len:
-            np.minimum(slots, config.max_model_len, out=slots)
-        missing: Ints = slots - running.slots
-        missing[granted == 0] = 0
-        return missing
+        """Tokens each running request asks for, shape (count,)."""
+        return self.demand.tokens(self.running, self._turn)
 
     def _ration_blocks(self, preempted: list[int]) -> Ints:
         """Phase A request by request: the last running request is preempted until the current one has its blocks."""
@@ -255,7 +224,7 @@ class Scheduler:
         wanted, budget, granted, i = self._wanted().tolist(), config.max_num_scheduled_tokens, [], 0
         while i < running.count and budget > 0:
             tokens = min(wanted[i], budget)
-            needed = self._blocks_to_grow(i, tokens)
+            needed = self.demand.missing_blocks(running, i, tokens)
             while needed > pool.free and i < running.count:
                 preempted.append(self._preempt_last())
             if i >= running.count:
@@ -266,14 +235,6 @@ class Scheduler:
             budget -= tokens
             i += 1
         return np.array(granted + [0] * (running.count - len(granted)), np.int64)
-
-    def _blocks_to_grow(self, i: int, tokens: int) -> int:
-        if tokens == 0:
-            return 0
-        running, config = self.running, self.config
-        slots = int(running.known[i] - running.lag[i]) + tokens + config.lookahead_tokens
-        held = int(running.slots[i]) // config.block_size
-        return max(0, self.pool.blocks_for(min(slots, config.max_model_len)) - held)
 
     def _preempt_last(self) -> int:
         """Send the last running request to the front of the queue; it keeps its output and loses blocks and drafts."""

@@ -264,7 +264,11 @@ def test_with_prefill_apart_no_step_mixes_and_with_output_reserved_nobody_is_pre
             if s.idle:
                 break
             gaps = dict(zip(s.running.row.tolist(), s.running.lag.tolist(), strict=True))
-            plan = s.schedule()
+            try:
+                plan = s.schedule()
+            except CapacityError:  # a pool too small for progress
+                assert not case.config.reserve_output
+                break
             held_back += bool(case.config.reserve_output and s.waiting.queue)
             assert not (case.config.reserve_output and plan.preempted)
             if case.config.separate_prefill:
