@@ -152,7 +152,7 @@ class Waiting:
         config = self._config
         if not config.reserve_output:
             return known
-        last = self._prompt[row] + self._output[row] - 1 + config.draft_slots + config.lookahead_tokens
+        last: int = self._prompt[row] + self._output[row] - 1 + config.draft_slots + config.lookahead_tokens
         return max(known, min(last, config.max_model_len))
 
     def _admission_tokens(self, row: int, known: int, match: Match, budget: int, busy: bool) -> int:

@@ -70,6 +70,7 @@ def _facts(results: Results) -> list[tuple[str, str]]:
     facts += [
         (name.replace("_", " "), str(manifest[name])) for name in ("scenario_hash", "platform") if manifest.get(name)
     ]
+    facts += [("engine", engines(results))] if engines(results) else []
     for profile in cost_profiles(results):
         facts.append(("cost profile", ", ".join(f"{key} {value}" for key, value in profile.items())))
     packages = manifest.get("packages") or {}
@@ -81,8 +82,14 @@ def _facts(results: Results) -> list[tuple[str, str]]:
     return facts
 
 
+def engines(results: Results) -> str:
+    """The engine presets of the run, such as `SGLang-like (preset version 1)`."""
+    found = results.manifest.get("engine") or ()
+    return ", ".join(map(str, found)) if isinstance(found, list) else ""
+
+
 def subtitle(results: Results) -> str:
-    """Model, hardware and size of the experiment in one line."""
+    """Model, hardware, engine and size of the experiment in one line."""
     scenario = results.scenario
     model, hardware, engine = (scenario.get(key) for key in ("model", "hardware", "engine"))
     ways = engine.get("tensor_parallel_size", 1) if isinstance(engine, Mapping) else 1
@@ -90,6 +97,7 @@ def subtitle(results: Results) -> str:
     parts = [
         _named(model, "target"),
         f"{ways}× {_named(hardware, 'gpu')}" if hardware else "",
+        engines(results),
         _arrivals(scenario),
         f"{replicates} replicate{'s' if replicates != 1 else ''}, paired",
         f"{len(results.done)} operating point{'s' if len(results.done) != 1 else ''}",
