@@ -81,11 +81,13 @@ def _left_out(context: Context) -> Iterator[Finding]:
 
 @reads("engine", "arms", "sweep")
 def _methods_of_the_engine(context: Context) -> Iterator[Finding]:
-    """Arms with a method that the engine is not known to have are priced as if it had it."""
+    """Arms with a method that the engine is not known to have are priced as if it had it; vLLM is not asked for."""
     preset = find_preset(context.scenario.engine.preset)
+    if preset.id == "vllm" or PRESET_KEY in context.scenario.sweep.vary:
+        return
     for name, arm in context.scenario.arms.items():
         facts = arm.speculative_config.facts
-        if facts is not None and preset.engine not in facts.engines and PRESET_KEY not in context.scenario.sweep.vary:
+        if facts is not None and preset.engine not in facts.engines:
             message = f"{preset.engine} is not known to have {arm.speculative_config.method}: simulated as if it had"
             yield note(("arms", name, "speculative_config", "method"), message)
 
