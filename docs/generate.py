@@ -72,8 +72,8 @@ MEANINGS = {
     "Host.base_ms": "per step",
     "Host.per_request_ms": "per sequence in the step",
     "EngineArgs.tensor_parallel_size": "GPUs the target is split over",
-    "EngineArgs.max_num_seqs": "most requests running; null: the preset's. vLLM: 1024 on GPUs of 70 GiB or more but the "
-    "A100, else 256",
+    "EngineArgs.max_num_seqs": "most requests running; null: the preset's. vLLM: 1024 on GPUs of 70 GiB or more but "
+    "the A100, else 256",
     "EngineArgs.max_num_batched_tokens": "token budget of a step; null: the preset's. vLLM: 8192 on those, else 2048",
     "EngineArgs.max_model_len": "longest prompt + output; null: the model's own, or what fits",
     "EngineArgs.block_size": "tokens per KV block",
