@@ -199,7 +199,7 @@ def _without_drafts(setup: ArmSetup) -> tuple[tuple[int, int], ...]:
 
 
 def _acceptance(setup: ArmSetup) -> tuple[Acceptance, ...]:
-    arm, k = setup.arm, setup.arm.speculative_config.max_accepted_tokens
+    arm, k = setup.arm, setup.arm.speculative_config.max_draft_tokens
     if arm.acceptance is None or not k:
         return ()
     models: dict[str, AcceptanceModel] = {"": arm.acceptance, **arm.class_acceptance}

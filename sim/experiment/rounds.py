@@ -2,7 +2,7 @@
 
 import hashlib
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -62,9 +62,15 @@ def run_rounds(
                 done.clear()
                 done |= {i: known[place] for i, task in enumerate(plan.tasks) if (place := place_of(task)) in known}
     except KeyboardInterrupt:
-        for index in set(range(len(plan.tasks))) - set(done):  # it may come between a run's files and its record
-            shutil.rmtree(folder.inside(place_of(plan.tasks[index])), ignore_errors=True)
+        _remove_unfinished(folder, {place_of(plan.tasks[index]) for index in done})
         return plan, True
+
+
+def _remove_unfinished(folder: RunFolder, finished: Container[str]) -> None:
+    """An interrupt may come between a run's files and its record: remove the files."""
+    for run in folder.path.glob("cells/*/*/r*"):
+        if run.relative_to(folder.path).as_posix() not in finished:
+            shutil.rmtree(run, ignore_errors=True)
 
 
 def _known_runs(done: Mapping[int, Outcome]) -> Runs:

@@ -53,7 +53,7 @@ def summary_text(run_dir: Path, colour: bool = False) -> str:
         lines += _sweep(results, results.axis, part, paint) if results.axis else _point(results, part.cells[0], paint)
         if results.axis:
             lines += break_even_lines(results, results.axis, part)
-    lines += [*map(_ascii, regret_lines(results)), *_closed_form(results), *_acceptance(results)]
+    lines += [*_regret(results), *_closed_form(results), *_acceptance(results)]
     lines += [*_verification(results), *_notes(results)]
     return "\n".join(line.rstrip() for line in lines).rstrip() + "\n"
 
@@ -197,6 +197,11 @@ def _verification(results: Results) -> Iterator[str]:
 def _mean_level(results: Results, arm: str, metric: str) -> float:
     levels = [level.mean for cell in results.done if (level := results.level(cell, arm, metric))]
     return sum(levels) / len(levels) if levels else 0.0
+
+
+def _regret(results: Results) -> Iterator[str]:
+    lines = [_ascii(line) for line in regret_lines(results)]
+    yield from lines if len(lines) > 1 else (part for line in lines for part in wrapped(line, ""))
 
 
 def _closed_form(results: Results) -> Iterator[str]:
