@@ -11,7 +11,7 @@ from sim.scenario.build import set_up, simulate
 from sim.scenario.cells import cell_scenarios
 from sim.scenario.dump import dump_scenario, plain_data
 from sim.scenario.load import LoadedScenario, load_mapping, load_scenario
-from sim.scenario.preset_report import preset_lines
+from sim.scenario.preset_report import preset_lines, preset_names
 from sim.scenario.presets import EnginePreset, find_preset, preset_ids
 from sim.speculation.base import SPECULATION
 
@@ -136,6 +136,7 @@ def test_varied_presets_are_filled_in_by_operating_point() -> None:
         assert cell.scenario.cost_model.engine == preset.cost_engine.value
         assert cell.scenario.engine.block_size == preset.switches["block_size"].value
     assert len(preset_lines(loaded.scenario)) == 1
+    assert preset_names(loaded.scenario)[1] == "SGLang-like (preset version 1)"
 
 
 def test_notes_say_what_is_left_out_and_what_the_engine_lacks() -> None:

@@ -70,7 +70,7 @@ def _facts(results: Results) -> list[tuple[str, str]]:
     facts += [
         (name.replace("_", " "), str(manifest[name])) for name in ("scenario_hash", "platform") if manifest.get(name)
     ]
-    facts += [("engine", engines(results))] if engines(results) else []
+    facts += [("engine", ", ".join(_presets(results)))] if _presets(results) else []
     for profile in cost_profiles(results):
         facts.append(("cost profile", ", ".join(f"{key} {value}" for key, value in profile.items())))
     packages = manifest.get("packages") or {}
@@ -82,10 +82,10 @@ def _facts(results: Results) -> list[tuple[str, str]]:
     return facts
 
 
-def engines(results: Results) -> str:
+def _presets(results: Results) -> list[str]:
     """The engine presets of the run, such as `SGLang-like (preset version 1)`."""
-    found = results.manifest.get("engine") or ()
-    return ", ".join(map(str, found)) if isinstance(found, list) else ""
+    found = results.manifest.get("engine")
+    return [str(name) for name in found] if isinstance(found, list) else []
 
 
 def subtitle(results: Results) -> str:
@@ -97,7 +97,7 @@ def subtitle(results: Results) -> str:
     parts = [
         _named(model, "target"),
         f"{ways}× {_named(hardware, 'gpu')}" if hardware else "",
-        engines(results),
+        ", ".join(name.partition(" (")[0] for name in _presets(results)),
         _arrivals(scenario),
         f"{replicates} replicate{'s' if replicates != 1 else ''}, paired",
         f"{len(results.done)} operating point{'s' if len(results.done) != 1 else ''}",
