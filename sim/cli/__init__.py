@@ -22,6 +22,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": ("sim.cli.explain", "Memory, step times and break-even, without simulating."),
     "run": ("sim.cli.run", "Run all arms of a scenario and write results and a dashboard."),
     "breakeven": ("sim.cli.breakeven", "Search for where speculation stops paying, with intervals."),
+    "tune-k": ("sim.cli.tune_k", "Choose K by batch size; prints the table for vLLM, SGLang or TensorRT-LLM."),
+    "sensitivity": ("sim.cli.sensitivity", "How wrong each input may be before the decision flips."),
     "sweep": ("sim.cli.sweep", "Run many operating points; resumable, in shards, on a cluster."),
     "merge": ("sim.cli.merge", "Join the shards of a sweep."),
     "clean": ("sim.cli.clean", "Remove what killed runs left behind."),

@@ -122,7 +122,7 @@ def _swept_batches(scenario: Scenario) -> tuple[int, ...]:
 def demand_of(scenario: Scenario, base_dir: Path, max_model_len: int) -> Demand:
     """Means of the workload; the mean decode context is that of the requests of replicate 0, as a run measures it."""
     facts = scenario.workload.facts(base_dir)
-    table = scenario.workload.requests(Streams(scenario.seed), base_dir)
+    table = scenario.what_if.requests(scenario.workload.requests(Streams(scenario.seed), base_dir))
     prompt = table.prompt_tokens.astype(np.float64)
     output = np.clip(max_model_len - prompt, 0.0, table.output_tokens)
     total = max(float(output.sum()), 1.0)

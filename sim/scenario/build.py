@@ -176,7 +176,7 @@ def simulate(scenario: Scenario, arm: str, replicate: int, base_dir: Path, *, le
         InvariantError: a law of the simulation was broken.
     """
     streams = Streams(scenario.seed, replicate)
-    requests = scenario.workload.requests(streams, base_dir)
+    requests = scenario.what_if.requests(scenario.workload.requests(streams, base_dir))
     setup = set_up(scenario, arm, base_dir)
     tape = draw_tape(setup.arm, requests, streams)
     k = setup.arm.speculative_config.max_draft_tokens

@@ -168,7 +168,7 @@ class Scenario(Spec):
         name: names the results folder.
         seed: of all random numbers; replicates and arms share it.
         baseline: the arm the others are compared with; default `plain`, else the first arm without speculation.
-        what_if: factors on times and acceptance, all 1 unless a study asks how much depends on them.
+        what_if: factors on times, acceptance and lengths, all 1 unless a study asks how much depends on them.
     """
 
     schema_version: Literal[1] = 1

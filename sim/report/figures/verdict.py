@@ -29,8 +29,21 @@ def verdict_html(results: Results) -> str:
             parts.append(_break_even_list(results, results.axis, part))
     if cached := prefix_cache_line(results):
         parts.append(f'<p class="note">{escape(cached)}.</p>')
-    parts.append(_warnings(results))
+    parts += [_k_schedule(results), _warnings(results)]
     return f'<section class="panel verdict" id="verdict">{"".join(parts)}</section>\n'
+
+
+def _k_schedule(results: Results) -> str:
+    """The table of `specsim tune-k`, ready to paste into vLLM; nothing in other folders."""
+    document = results.extra("k_schedule.json")
+    if document is None:
+        return ""
+    ranges = listed([f"K = {k} for {first} to {last}" for first, last, k in document["ranges"]])
+    words = f"<h3>Draft tokens by requests in a step: {escape(ranges)}</h3>"
+    if document["verdict"] == "do_not_load_a_drafter":
+        words += "<p>Plain decoding is at least as good at every load: do not load a drafter.</p>"
+    paste = document["emit"]["vllm"]["text"]
+    return words + (f"<pre>{escape(paste)}</pre>" if paste else "")
 
 
 def headline(results: Results) -> str:
