@@ -114,11 +114,23 @@ def _default_warmup(record: RunRecord, loop: Loop) -> int:
     num = len(record.requests.arrival_ns)
     if loop.max_concurrency is not None:
         return min(max(-(-num // 10), loop.max_concurrency), num // 3)
-    running = record.steps.running
+    running = _running(record)
     level = float(np.median(running[len(running) // 2 :])) if len(running) else 0.0
     reached = record.steps.start_ns[int(np.argmax(running >= level))] if len(running) else 0
     before = int(np.searchsorted(_entry_ns(record), reached))
     return min(max(-(-num // 10), before), num // 3)
+
+
+def _running(record: RunRecord) -> Ints:
+    """(S,) requests that run on all servers together when each step begins."""
+    steps, total = record.steps, np.zeros(len(record.steps.start_ns), np.int64)
+    for replica in range(record.num_replicas):
+        mine = np.flatnonzero(steps.replica == replica)
+        if mine.size:
+            last = mine[np.maximum(np.searchsorted(steps.start_ns[mine], steps.start_ns, side="right") - 1, 0)]
+            end = steps.start_ns[last] + steps.duration_ns[last]
+            total += np.where((steps.start_ns[last] <= steps.start_ns) & (end > steps.start_ns), steps.running[last], 0)
+    return total
 
 
 def _default_cooldown(num: int, loop: Loop) -> int:

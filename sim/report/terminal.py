@@ -156,11 +156,9 @@ def break_even_lines(results: Results, axis: Axis, part: Slice) -> Iterator[str]
 def _clause(results: Results, axis: Axis, part: Slice, arm: str, objective: str, found: be.Found) -> str:
     points = "; ".join(be.precise(crossing, results.ci) for crossing in be.crossings(found))
     best = be.gain(found, axis)
-    full = "; KV cache full first" if found.get("capacity_reached_first") else ""
     detail = f": {points}" if points else ""
-    return f"{clean(arm)} {be.clause(results, axis, part, arm, objective)}{detail}{full}" + (
-        f"; largest gain {best}" if best else ""
-    )
+    clauses = [*be.caveats(found, clean(results.baseline), axis), *([f"largest gain {best}"] if best else [])]
+    return "; ".join([f"{clean(arm)} {be.clause(results, axis, part, arm, objective)}{detail}", *clauses])
 
 
 def _acceptance(results: Results) -> Iterator[str]:

@@ -128,7 +128,7 @@ def _pay_cell(cell: Cell, ratio: Ratio | None) -> str:
 
 def _break_even_list(results: Results, axis: Axis, part: Slice) -> str:
     rows = [
-        (arm, metric_name(objective), *_break_even_row(found, axis))
+        (arm, metric_name(objective), *_break_even_row(found, axis, results.baseline))
         for arm in results.challengers
         for objective in be.objectives(results)
         if (found := be.entry(results, arm, objective, part)) is not None
@@ -149,15 +149,16 @@ def _text_cell(text: str) -> str:
     return f'<td class="text">{escape(text or "–")}</td>'
 
 
-def _break_even_row(found: be.Found, axis: Axis) -> tuple[str, str, str, str, str]:
+def _break_even_row(found: be.Found, axis: Axis, baseline: str) -> tuple[str, str, str, str, str]:
     """Break-even, interval, bracket, cost model band and largest gain as text."""
     known = be.crossings(found)
     values = "; ".join(f"{number(c['value'])}{_sense(c)}" for c in known) or _short(found)
-    full = " (KV cache full first)" if found.get("capacity_reached_first") else ""
+    caveats = be.caveats(found, baseline, axis)
+    limits = f" ({'; '.join(caveats)})" if caveats else ""
     intervals = "; ".join(interval(c.get("ci_low"), c.get("ci_high")) or "–" for c in known)
     brackets = "; ".join("–".join(map(say_value, c.get("bracket") or ())) or "–" for c in known)
     bands = "; ".join(be.band(c) or "–" for c in known)
-    return values + full, intervals or "–", brackets or "–", bands or "–", be.gain(found, axis)
+    return values + limits, intervals or "–", brackets or "–", bands or "–", be.gain(found, axis)
 
 
 def _short(found: be.Found) -> str:
