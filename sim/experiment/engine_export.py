@@ -117,10 +117,10 @@ def form_of(engine: str, version: str | None) -> str:
     if version is None or version == "main":
         return forms[0]
     if not re.fullmatch(r"\d+(\.\d+)*([a-z]+\d*)?", version):
-        raise ScenarioError(f"--target-version {version!r}; allowed: a version such as 0.33, or main")
+        raise ScenarioError(f"{version!r}; allowed: a version such as 0.33, or main")
     found = [form for form in forms if form != "main" and _numbers(form) <= _numbers(version)]
     if not found:
-        raise ScenarioError(f"--target-version {version}: no form is known for {engine} before {forms[-1]}")
+        raise ScenarioError(f"{version}: no form is known for {engine} before {forms[-1]}")
     return found[0]
 
 

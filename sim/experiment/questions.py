@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sim.errors import ScenarioError
 from sim.experiment.answers import closed_forms
 from sim.experiment.axes import AXES, Axis, first_sweep
 from sim.experiment.compare import LOAD_METRICS
@@ -69,6 +70,8 @@ def search(loaded: LoadedScenario, axis: Axis, limits: tuple[float, float] | Non
         ResultsError, StorageError, Interrupted: as `run`.
     """
     scenario = loaded.scenario
+    if len(scenario.arms) < 2:
+        raise ScenarioError(f"nothing to compare with {scenario.baseline}: no other arm is left")
     spec = scenario.sweep.breakeven.model_dump() if scenario.sweep.breakeven is not None else {}
     if axis.name == "request_rate" and "objectives" not in how.settings:
         spec["objectives"] = OPEN_LOOP_OBJECTIVES

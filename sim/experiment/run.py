@@ -16,7 +16,7 @@ from sim.experiment.journal import Record, as_record, read_journal, write_journa
 from sim.experiment.manifest import code_digest
 from sim.experiment.plan import WHOLE, Plan, Shard, make_plan, narrowed, place_of, preflight
 from sim.experiment.rounds import HowToRun, Progress, intact, outcome_of, run_rounds
-from sim.experiment.store import RunFolder, unfinished
+from sim.experiment.store import RunFolder, resumable
 from sim.experiment.task import Outcome, Task
 from sim.scenario.dump import dump_scenario, scenario_hash
 from sim.scenario.load import LoadedScenario, load_scenario
@@ -101,11 +101,14 @@ def run(
 
 
 def find_unfinished(loaded: LoadedScenario, out_dir: str | Path, shard: Shard = WHOLE) -> Path | None:
-    """The latest unfinished folder of this very scenario (arms and replicates included), or None."""
+    """The latest unfinished folder of this very scenario (arms and replicates included), or None.
+
+    One that Ctrl-C published counts. So does one that a process works on, so that taking it up is refused rather than
+    the same runs begun a second time.
+    """
     scenario = loaded.scenario
-    parent = Path(out_dir) / scenario.name
     stem = folder_digest(scenario, shard)[:8]
-    return next((folder for folder in unfinished(parent) if f"-{stem}" in folder.name), None)
+    return next(resumable(Path(out_dir) / scenario.name, stem), None)
 
 
 def begun(folder: Path) -> tuple[LoadedScenario, Shard]:

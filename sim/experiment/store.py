@@ -4,6 +4,7 @@ An unfinished one (killed, interrupted, disk full) keeps its hidden name and its
 """
 
 import errno
+import json
 import os
 import re
 import shutil
@@ -155,6 +156,26 @@ def unfinished(parent: Path) -> Iterator[Path]:
     for folder in sorted(parent.glob(".*.partial"), reverse=True):
         if not is_locked(folder) and holds_runs(folder):
             yield folder
+
+
+def resumable(parent: Path, stem: str) -> Iterator[Path]:
+    """Folders below `parent` with `-<stem>` in their name that can be or are being gone on with, the latest first.
+
+    Those are the unfinished ones, those that a process works on now, and those published as interrupted.
+    """
+    found = [*parent.glob(f".*-{stem}*.partial"), *parent.glob(f"[!.]*-{stem}*")]
+    for folder in sorted(found, key=lambda path: path.name.lstrip("."), reverse=True):
+        hidden = _HIDDEN.fullmatch(folder.name)
+        if (is_locked(folder) or holds_runs(folder)) if hidden else _is_interrupted(folder):
+            yield folder
+
+
+def _is_interrupted(folder: Path) -> bool:
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(manifest, dict) and manifest.get("status") == "interrupted" and holds_runs(folder)
 
 
 def clear_litter(parent: Path, *, everything: bool = False) -> list[Path]:

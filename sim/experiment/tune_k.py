@@ -136,7 +136,8 @@ def _case(loaded: LoadedScenario, wish: Wish) -> Tunable:
     if wish.arm is not None and wish.arm not in scenario.arms:
         raise ScenarioError(f"no such arm: {wish.arm}; there are {', '.join(scenario.arms)}")
     if not arms or (wish.arm is not None and wish.arm not in arms):
-        raise ScenarioError(f"{wish.arm or 'no arm'} speculates; K belongs to an arm that does")
+        found = "no arm speculates" if wish.arm is None else f"{wish.arm} does not speculate"
+        raise ScenarioError(f"{found}; K belongs to an arm that does")
     case = Tunable(scenario, wish.arm or arms[0], loaded.base_dir, wish.ks)
     if wish.arm is None and len({same_but_for_k(scenario.arms[name]) for name in arms}) > 1:
         raise ScenarioError(f"several arms speculate; choose one with --arm: {', '.join(arms)}")

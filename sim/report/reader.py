@@ -108,7 +108,12 @@ class Results:
 
     @cached_property
     def slices(self) -> tuple[Slice, ...]:
-        """Cells grouped by what is varied besides the axis; one group with an empty label when nothing else is."""
+        """Cells grouped by what is varied besides the axis; one group with an empty label when nothing else is.
+
+        Fields varied in step (`combine: zip`) make no groups: every value of the axis has its own of the others.
+        """
+        if (self.scenario.get("sweep") or {}).get("combine") == "zip":
+            return (Slice("", self.cells),)
         labels = dict.fromkeys(cell.others for cell in self.cells)
         return tuple(Slice(label, tuple(cell for cell in self.cells if cell.others == label)) for label in labels)
 

@@ -48,6 +48,9 @@ def summary_text(run_dir: Path, colour: bool = False) -> str:
     paint = _Paint(colour)
     lines = [*_head(results, paint), ""]
     for part in results.slices:
+        in_step = [cell.others for cell in part.cells if cell.others] if not part.label else []
+        if in_step:
+            lines += [*wrapped(_ascii(f"varied in step with the loads below: {'; '.join(in_step)}"), ""), ""]
         if len(results.slices) > 1:
             lines.append(paint(clean(part.label), "bold"))
         lines += _sweep(results, results.axis, part, paint) if results.axis else _point(results, part.cells[0], paint)

@@ -95,3 +95,9 @@ def test_all_three_questions_are_answered(scenario: str, capsys: pytest.CaptureF
     assert "At equal concurrency" in out
     assert "At equal request rate" in out
     assert out.count("Wrote ") == 4
+
+
+def test_a_baseline_alone_is_refused(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["breakeven", scenario, "--arms", "plain"]) == 2
+    assert "nothing to compare with plain" in capsys.readouterr().err
+    assert not Path("results").exists()

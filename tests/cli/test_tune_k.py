@@ -91,4 +91,6 @@ def test_wrong_options_are_all_told_at_once(capsys: pytest.CaptureFixture[str]) 
     assert "--replicates: no effect" in told
     assert run_command(["tune-k", "s.yaml", "--arm", "nobody"]) == 2
     assert "no such arm: nobody; there are plain, k3" in capsys.readouterr().err
+    assert run_command(["tune-k", "s.yaml", "--arm", "plain"]) == 2
+    assert "plain does not speculate; K belongs" in capsys.readouterr().err
     assert not Path("results").exists()

@@ -23,6 +23,7 @@ from sim.experiment.remote import copy_to
 from sim.experiment.results import load
 from sim.experiment.rounds import HowToRun
 from sim.experiment.run import begun, find_unfinished, run
+from sim.experiment.store import RunFolder
 from sim.scenario.load import LoadedScenario, load_scenario
 
 Load = Callable[..., LoadedScenario]
@@ -124,6 +125,13 @@ def test_sigterm_of_the_command_keeps_what_finished_and_says_how_to_go_on(grid: 
     (run_dir,) = (tmp_path / "grid").glob("[!.]*")
     assert load(run_dir).manifest["status"] == "interrupted"
     assert f"specsim sweep {run_dir} --resume" in err
+    assert find_unfinished(load_scenario(str(grid)), tmp_path) == run_dir
+    held = RunFolder.reopen(run_dir)
+    found = find_unfinished(load_scenario(str(grid)), tmp_path)
+    assert found == held.path
+    with pytest.raises(ResultsError, match="another process"):
+        RunFolder.reopen(found)
+    held.leave()
 
 
 def test_damaged_results_are_made_again(grid: Path, uninterrupted: Path, tmp_path: Path) -> None:
