@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pandas as pd
 
+from sim.experiment.run import run
 from sim.report.terminal import summary_text
+from sim.scenario.load import load_scenario
 
 Make = Callable[..., Path]
 
@@ -82,3 +84,20 @@ def test_factors_and_runs_without_a_window_are_told(make: Make) -> None:
     text = " ".join(summary_text(folder).split())
     assert "note: What if: verify_time x 1.50 and acceptance x 0.800; these are not the results" in text
     assert "note: Too few requests at 8 concurrent requests: the whole run is measured" in text
+
+
+def test_fields_varied_in_step_are_one_curve(tmp_path: Path) -> None:
+    source = tmp_path / "zip.yaml"
+    source.write_text(
+        "hardware: h100-sxm\nmodel: llama-3.1-8b\ncost_model: {kind: constant, target_ms: 10, draft_ms: 1}\n"
+        "arms:\n  plain: {}\n  k3:\n    speculative_config: {method: eagle3, num_speculative_tokens: 3}\n"
+        "    acceptance: {kind: iid, rate: 0.7}\n"
+        "workload:\n  arrivals: {kind: closed, max_concurrency: 1}\n  prompt_tokens: {kind: fixed, value: 8}\n"
+        "  output_tokens: {kind: fixed, value: 40}\n  num_requests: 24\n"
+        "sweep:\n  combine: zip\n  replicates: 2\n"
+        "  vary: {workload.arrivals.max_concurrency: [1, 2], arms.k3.acceptance.rate: [0.5, 0.7]}\n"
+    )
+    text = summary_text(run(load_scenario(str(source)), tmp_path / "out", jobs=1))
+    assert "in step with the loads below: rate = 0.5; rate = 0.7" in text
+    assert text.count("Break-even, output throughput") == 1
+    assert len(re.findall(r"^[12] +\d", text, re.MULTILINE)) == 2
