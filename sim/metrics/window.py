@@ -12,7 +12,8 @@ half) are warm-up (at most N/3) and the last N/20 are cool-down; the window runs
 request to the last arrival.
 Sessions, open or closed: as in an open loop, where a session arrives with its first turn. The last arrival is then the
 moment from which no ended session is followed by another; requests that arrive after it are not measured.
-A run too short for a window (all requests start at once, or none ends in it) is measured whole, marked as not steady.
+A run too short for a window (all requests start at once, or none ends in it) is measured whole, marked as not steady,
+and so is one that is to be compared with a load test.
 """
 
 from dataclasses import dataclass
@@ -30,12 +31,14 @@ class Loop:
         max_concurrency: users of a closed loop; None in an open loop and with sessions.
         saturates: whether requests go on arriving when the server cannot keep up.
         warmup_requests, cooldown_requests: how many to leave out at each end; None = the default rule.
+        whole: measure the whole run, start and drain included, as the clients of load tests do.
     """
 
     max_concurrency: int | None
     warmup_requests: int | None = None
     cooldown_requests: int | None = None
     saturates: bool = True
+    whole: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +81,7 @@ def measurement_window(record: RunRecord, loop: Loop) -> Window:
         if loop.max_concurrency is None
         else _closed_edges(release_times(record), warmup, loop.max_concurrency)
     )
-    steady = start < end and bool(((rows.finish_ns > start) & (rows.finish_ns <= end)).any())
+    steady = not loop.whole and start < end and bool(((rows.finish_ns > start) & (rows.finish_ns <= end)).any())
     if not steady:
         start, end = int(rows.arrival_ns[rows.arrival_ns >= 0].min(initial=2**62)), _end_of_run(record)
         warmup = warmup if loop.warmup_requests else 0
