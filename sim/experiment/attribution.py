@@ -29,6 +29,8 @@ NO_EFFECT = 0.02
 #: Factors whose effects are this alike cannot be told apart whatever the noise.
 _COLLINEAR = 0.98
 _STEPS, _TOLERANCE = 4, 2e-3
+#: Half-widths of logarithms beyond this mean that nothing is known.
+_WIDEST = math.log(1000.0)
 
 
 @dataclass(frozen=True)
@@ -140,11 +142,13 @@ def _best_pair(observed: Observations, names: Sequence[str], jacobian: Mapping[s
         (a, b) for a, b in itertools.combinations(names, 2) if _alike(weighted[a], weighted[b]) < _COLLINEAR
     ]  # fmt: skip
 
-    def left(pair: tuple[str, str]) -> float:
+    def left(pair: Sequence[str]) -> float:
         matrix = np.stack([jacobian[name] for name in pair], axis=1)
         return observed.chi2(observed.logs - matrix @ _least_squares(matrix, observed.logs, observed.sigma))
 
-    return list(min(different, key=left)) if different and len(observed.logs) >= 2 else []
+    if not different or len(observed.logs) < 2:
+        return []
+    return list(different[int(np.argmin([left(pair) for pair in different]))])
 
 
 def _alike(a: Floats, b: Floats) -> float:
@@ -153,13 +157,10 @@ def _alike(a: Floats, b: Floats) -> float:
 
 
 def _least_squares(matrix: Floats, logs: Floats, sigma: Floats) -> Floats:
-    found: Floats = np.linalg.lstsq(matrix / sigma[:, None], logs / sigma, rcond=None)[0]
-    return found
+    return np.asarray(np.linalg.lstsq(matrix / sigma[:, None], logs / sigma, rcond=None)[0], np.float64)
 
 
-def _fit(
-    observed: Observations, names: Sequence[str], jacobian: Mapping[str, Floats], respond: Respond
-) -> Explanation:
+def _fit(observed: Observations, names: Sequence[str], jacobian: Mapping[str, Floats], respond: Respond) -> Explanation:
     """Gauss-Newton from 1; the best point that was simulated counts, never an extrapolated one."""
     low, high = np.log(LIMITS)
     slopes = np.stack([jacobian[name] for name in names], axis=1)
@@ -198,6 +199,6 @@ def _intervals(
     weighted = slopes / observed.sigma[:, None]
     stretch = _stretch(observed, observed.chi2(left), len(names))
     errors = np.sqrt(stretch * np.diag(np.linalg.pinv(weighted.T @ weighted)))
-    half = t_quantile(0.975, degrees) * errors
+    half = np.minimum(t_quantile(0.975, degrees) * errors, _WIDEST)
     ends = zip(names, theta, theta - half, theta + half, strict=True)
     return {name: Interval(math.exp(at), math.exp(low), math.exp(high), tests) for name, at, low, high in ends}
