@@ -15,16 +15,16 @@ FORMATS = (vllm_bench.FORMAT, aiperf.FORMAT, guidellm.FORMAT)
 _SGLANG = "mean_e2e_latency_ms"
 
 
-def read_results(paths: Sequence[Path]) -> list[MeasuredPoint]:
-    """All points of some files, in order.
+def read_results(paths: Sequence[Path]) -> dict[Path, list[MeasuredPoint]]:
+    """All points of some files, by file and in order.
 
     Raises:
         ScenarioError: with every problem of every file.
     """
-    points, problems = list[MeasuredPoint](), list[Problem]()
-    for path in paths:
+    points, problems = dict[Path, list[MeasuredPoint]](), list[Problem]()
+    for path in dict.fromkeys(paths):
         try:
-            points += _read_file(path)
+            points[path] = _read_file(path)
         except ScenarioError as error:
             problems += error.problems
     if problems:

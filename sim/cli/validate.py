@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from sim.cli.overlay import Lengths, overlay_options, run_overlay
 from sim.validation.acceptance import score_folder
 from sim.validation.acceptance_report import render as render_acceptance
 from sim.validation.acceptance_report import targets
@@ -16,9 +17,26 @@ from sim.validation.steps import compare_steps
 from sim.validation.transfer import transfers
 
 
-@click.group()
-def validate() -> None:
-    """Error tables of models against measurements."""
+@click.group(invoke_without_command=True)
+@overlay_options
+@click.pass_context
+def validate(
+    ctx: click.Context,
+    measured: tuple[str, ...],
+    scenario: str | None,
+    overrides: tuple[str, ...],
+    lengths: Lengths,
+    replicates: int | None,
+    jobs: int | None,
+    as_json: bool,
+) -> None:
+    """Error tables of models against measurements; with --measured, of a scenario against your own load tests."""
+    if measured and ctx.invoked_subcommand:
+        raise click.UsageError(f"--measured stands alone, without {ctx.invoked_subcommand}")
+    if measured:
+        run_overlay(measured, scenario, overrides, lengths, replicates, jobs, as_json)
+    elif ctx.invoked_subcommand is None:
+        raise click.UsageError("against what? name a command, or give --measured ARM=FILES and --scenario")
 
 
 @validate.command()
