@@ -15,6 +15,7 @@ from sim.experiment.executor import local_executor
 from sim.experiment.overlay import overlay
 from sim.report.overlay import overlay_json, overlay_text
 from sim.scenario.load import load_scenario
+from sim.scenario.suggestions import did_you_mean
 
 Lengths = Literal["scenario", "measured"]
 
@@ -75,7 +76,7 @@ def measured_points(arguments: Sequence[str], arms: Sequence[str]) -> dict[str, 
     """Points by arm from `ARM=FILES`; the arm may be left out where there is one only.
 
     Raises:
-        ScenarioError: with everything wrong with all files, or a pattern without files.
+        ScenarioError: unknown arms, a pattern without files, or everything wrong with all files.
     """
     files: dict[str, list[Path]] = {}
     for argument in arguments:
@@ -85,6 +86,8 @@ def measured_points(arguments: Sequence[str], arms: Sequence[str]) -> dict[str, 
         arm, pattern = (arm, pattern) if sign else (arms[0], argument)
         path = Path(pattern)
         found = [path] if path.is_file() else sorted(path.parent.glob(path.name))
+        if arm not in arms:
+            raise ScenarioError(f"no such arm: {arm}; there are {', '.join(arms)}{did_you_mean(arm, arms)}")
         if not found:
             raise ScenarioError(f"--measured {argument}: no such file")
         files.setdefault(arm, []).extend(found)

@@ -62,8 +62,9 @@ def load_tests(
     scenario = loaded.scenario
     wrong = [
         f"no such arm: {arm}; there are {', '.join(scenario.arms)}{did_you_mean(arm, scenario.arms)}"
-        for arm in measured if arm not in scenario.arms
-    ]  # fmt: skip
+        for arm in measured
+        if arm not in scenario.arms
+    ]
     if scenario.workload.arrivals.max_turns > 1:
         wrong.append("workload.arrivals: kind sessions cannot be compared with load tests of single requests")
     if take_lengths and scenario.workload.classes:

@@ -16,7 +16,8 @@ _MEANINGS = {
     "acceptance": "probability that a draft is accepted",
 }
 _FORWARD = (
-    "`vllm bench forward` with {cases} cases, then `specsim calibrate` and `cost_model: {{profile: my-server.yaml}}`"
+    "`vllm bench forward` with {cases} cases, then `specsim calibrate` and "
+    "`cost_model: {{kind: roofline, profile: my-server.yaml}}`"
 )
 _NEXT = {
     "target_time": _FORWARD.format(cases="decode and prefill"),
@@ -39,7 +40,8 @@ def advice_lines(found: Overlay) -> Iterator[str]:
     if answer is None:
         return
     if answer.alike and answer.explained:
-        yield "  To see the curves with the correction, paste into the scenario:"
+        which = "one of these corrections" if len(answer.alike) > 1 and not answer.pair_needed else "the correction"
+        yield f"  To see the curves with {which}, paste into the scenario:"
         yield "    what_if:"
         factors = answer.best.factors if answer.pair_needed else {answer.alike[0]: answer.best.factors[answer.alike[0]]}
         for name, value in factors.items():
@@ -52,9 +54,7 @@ def advice_lines(found: Overlay) -> Iterator[str]:
     if not any(test.speculates for test in found.tests):
         yield from labelled("  -", "Measure a speculative arm too: plain tests say nothing about drafting.", 4)
     elif all(test.speculates for test in found.tests):
-        yield from labelled(
-            "  -", "Measure the plain arm at the same loads too: it tells the target from the drafts.", 4
-        )
+        yield from labelled("  -", "Measure the plain arm at the same loads too: it tells target from drafts.", 4)
     if len({test.point.load for test in found.tests}) < 3:
         yield from labelled("  -", "Measure three or more loads: intervals need them, and factors differ by load.", 4)
 
