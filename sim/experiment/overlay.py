@@ -56,7 +56,7 @@ class Figure:
     @property
     def inside(self) -> bool:
         """Whether the measured value lies in the model's band."""
-        return abs(math.log(self.simulated / self.measured)) <= math.log1p(self.band) + 1e-12
+        return abs(self.error) <= self.band + 1e-12
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ def _figures(
     for at, (index, metric) in enumerate(places):
         measured, simulated = tests[index].point.metrics[metric], math.exp(surface.base[at])
         sigma = math.hypot(reach[at] * errors[tests[index].arm], chance[at])
-        figures.append(Figure(index, metric, measured, simulated, simulated / measured - 1.0, math.expm1(2.0 * sigma)))
+        figures.append(Figure(index, metric, measured, simulated, simulated / measured - 1.0, 2.0 * sigma))
     return figures
 
 
