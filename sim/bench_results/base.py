@@ -11,8 +11,8 @@ from sim.csv_table import Problems
 TIMES, STATS = ("ttft", "tpot", "itl", "e2el"), ("mean", "median", "p99")
 #: A throughput may differ by this from tokens / duration (tools cut warm-up and rounding differently).
 _THROUGHPUT_TOLERANCE = 0.05
-#: Requests in flight by Little's law, as a share of the stated concurrency: below, a time is in another unit.
-_IN_FLIGHT = (0.2, 1.1)
+#: Requests in flight by Little's law, as a share of the stated concurrency: outside, a time is in another unit.
+_IN_FLIGHT = (0.1, 3.0)
 #: A first token takes at least one step; so does any other. Far below, TTFT is in another unit.
 _LEAST_TTFT = 0.2
 

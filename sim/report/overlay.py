@@ -134,15 +134,15 @@ def _attribution(found: Overlay) -> Iterator[str]:
         f"Before: {_share(answer.before)} off (root mean square over TPOT, TTFT, ITL and acceptance length, as far as "
         "they were measured). One factor at a time, the best first:"
     )
-    yield from labelled("  ", before, 3)
+    yield from labelled("", before, 2)
     rows: list[tuple[str, ...]] = [("  factor", "value (95 %)", "leaves", "chi2")]
     rows += [_explained(fit) for fit in answer.singles]
     rows += [_explained(answer.pair)] if answer.pair is not None else []
     yield from columns(rows, 0, 1)
-    yield from labelled("  ", _verdict(found), 3)
+    yield from labelled("", _verdict(found), 2)
     if answer.without_effect:
         names = ", ".join(answer.without_effect)
-        yield from labelled("  ", f"These load tests say nothing about {names}.", 3)
+        yield from labelled("", f"These load tests say nothing about {names}.", 2)
 
 
 def _explained(fit: Explanation) -> tuple[str, ...]:

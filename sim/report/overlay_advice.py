@@ -44,8 +44,9 @@ def advice_lines(found: Overlay) -> Iterator[str]:
         yield f"  To see the curves with {which}, paste into the scenario:"
         yield "    what_if:"
         factors = answer.best.factors if answer.pair_needed else {answer.alike[0]: answer.best.factors[answer.alike[0]]}
+        already = found.tests[0].scenario.what_if
         for name, value in factors.items():
-            yield f"      {name}: {value.estimate:.3g}"
+            yield f"      {name}: {getattr(already, name) * value.estimate:.3g}"
         if "acceptance" in factors:
             yield from _measured_acceptance(found)
     suspects = list(dict.fromkeys([*answer.alike, *(answer.best.factors if answer.alike else ())]))
