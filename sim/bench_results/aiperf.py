@@ -1,6 +1,6 @@
 """AIPerf's `profile_export_aiperf.json`: metrics as `{unit, avg, p50, p99, ...}`, the load under `input_config`.
 
-Source: ai-dynamo/aiperf `docs/reference/json-export-schema.md` ("unit is authoritative"), `config/phases.py`. Its
+Source: ai-dynamo/aiperf, "JSON Export Schema" of its documentation (units are authoritative), `config/phases.py`. Its
 inter-token latency is (request latency - TTFT) / (output tokens - 1) of a request: TPOT here. Its inter-chunk latency
 is ITL here.
 """
