@@ -136,8 +136,8 @@ def _point_within(crossing: FoundCrossing, x: Iterable[float], tolerance: float,
     """A new value in the widest gap of the bracket that the crossing's interval touches; None when all are narrow.
 
     Gaps narrower than the interval are left alone: there noise decides, more values near the crossing would only pick
-    wrong signs from it (coverage falls by 1 to 3 points, statistics.md), and more replicates are what helps. The estimate
-    itself is the first choice: linear interpolation is nearly right after one step.
+    wrong signs from it (coverage falls by 1 to 3 points, statistics.md), and more replicates are what helps. The
+    estimate itself is the first choice: linear interpolation is nearly right after one step.
     """
     low, high = crossing.bracket
     inside = [value for value in x if low <= value <= high]

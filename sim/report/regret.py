@@ -136,5 +136,6 @@ def _share(regret: Regret | None) -> str:
     if regret is None:
         return "-"
     low, high = regret.low, regret.high
-    ci = f" ({100 * low:.1f}, {100 * high:.1f})" if low is not None and high is not None else ""
-    return f"{100 * regret.share:.1f}{ci}"
+    digits = 1 if abs(regret.share) < 1 else 0
+    ci = f" ({100 * low:.{digits}f}, {100 * high:.{digits}f})" if low is not None and high is not None else ""
+    return f"{100 * regret.share:.{digits}f}{ci}"
