@@ -135,3 +135,11 @@ def test_what_cannot_be_compared_is_refused_at_once():
     with pytest.raises(ScenarioError, match=r"(?s)no such arm: plan; .*did you mean plain\?.*kind sessions") as error:
         laid_over(loaded, {"plan": []})
     assert error.value.exit_code == 2
+
+
+def test_two_servers_behind_a_router_are_simulated_as_such():
+    loaded = scenario(replicas=2)
+    found = laid_over(loaded, measured(loaded, [Load(48)], ("plain",)))
+    alone = laid_over(scenario(), measured(scenario(), [Load(48)], ("plain",)))
+    assert max(abs(figure.error) for figure in found.figures) < 1e-12
+    assert found.figures[0].simulated > 1.1 * alone.figures[0].simulated

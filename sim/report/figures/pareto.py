@@ -65,8 +65,8 @@ def _view(results: Results, part: Slice) -> View:
 
 def _measured(results: Results) -> list[Mark]:
     """Load tests that report both a median TPOT and a throughput."""
-    engine = results.scenario.get("engine")
-    num_gpus = int(engine.get("tensor_parallel_size", 1)) if isinstance(engine, dict) else 1
+    levels = [results.level(cell, results.baseline, "num_gpus") for cell in results.done]
+    num_gpus = next((level.mean for level in levels if level is not None), 1.0)
 
     def user(point: MeasuredPoint) -> float | None:
         tpot = point.metrics.get("median_tpot_ms")
