@@ -13,7 +13,7 @@ from sim.experiment.attribution import Attribution, Observations, attribute
 from sim.experiment.compare import speedup
 from sim.experiment.executor import Executor
 from sim.experiment.load_test import FACTORS, Bench, LoadTest, load_tests
-from sim.metrics.statistics import Floats, Interval
+from sim.metrics.statistics import Floats, Interval, t_quantile
 from sim.metrics.summary import Row
 from sim.scenario.build import set_up
 from sim.scenario.load import LoadedScenario
@@ -42,8 +42,8 @@ class Figure:
         metric: as in `summary.csv`.
         measured, simulated: the latter the mean over replicates.
         error: simulated / measured - 1.
-        band: two sigma of what the model allows, relative: the error of its step times as far as they matter here, and
-            chance in both runs.
+        band: what the model allows, relative: two sigma of its step times as far as they matter, and chance in both
+            runs (95 %, Student's t over the replicates).
     """
 
     test: int
@@ -128,7 +128,7 @@ def overlay(
     ]
     surface = _Surface(bench, places)
     jacobian = surface.jacobian()
-    figures = _figures(tests, places, surface, jacobian, loaded.base_dir)
+    figures = _figures(tests, places, surface, jacobian, loaded.base_dir, replicates)
     chosen = [at for at, place in enumerate(places) if place in set(_fitted(tests, places))]
     found = _attribute(figures, chosen, surface, jacobian) if chosen else None
     notes += _simulated_notes(tests, base)
@@ -173,10 +173,11 @@ def _figures(
     surface: _Surface,
     jacobian: Mapping[str, Floats],
     base_dir: Path,
+    replicates: int,
 ) -> list[Figure]:
     errors = {arm: set_up(tests[i].scenario, arm, base_dir).cost.relative_error for i, arm in _first_of_arms(tests)}
     reach = np.abs(jacobian["target_time"] + jacobian["draft_time"])
-    chance = surface.chance()
+    chance = surface.chance() * (t_quantile(0.975, replicates - 1) / 2.0 if replicates > 1 else 1.0)
     figures = []
     for at, (index, metric) in enumerate(places):
         measured, simulated = tests[index].point.metrics[metric], math.exp(surface.base[at])

@@ -67,7 +67,7 @@ def _head(found: Overlay) -> Iterator[str]:
     yield from textwrap.wrap(
         f"{len(found.tests)} load tests of {', '.join(arms)}, simulated at the same loads with as many requests, "
         f"{found.replicates} replicates, and measured from the first request to the last token as clients do. "
-        "The band is two sigma: the error of the model's step times as far as it matters there, and chance.",
+        "The band is 95 %: the error of the model's step times as far as it matters there, and chance.",
         WIDTH,
     )
 

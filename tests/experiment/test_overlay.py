@@ -39,11 +39,12 @@ def scenario(**sections: Any) -> LoadedScenario:
 
 
 def measured(
-    loaded: LoadedScenario, loads: list[Load], arms: tuple[str, ...] = ("plain", "k3"), **what_if: float
+    loaded: LoadedScenario, loads: list[Load], arms: tuple[str, ...] = ("plain", "k3"), least: int = 0, **what_if: float
 ) -> dict[str, list[MeasuredPoint]]:
-    """What a server would report that is our model with these factors."""
+    """What a server would report that is our model with these factors; at least so many requests."""
+    counts = [max(least, 2 * (load.max_concurrency or 12)) for load in loads]
     blank = {
-        arm: [MeasuredPoint("made up", "none", load, 2 * (load.max_concurrency or 12), 200, 40, {}) for load in loads]
+        arm: [MeasuredPoint("made up", "none", load, num, 200, 40, {}) for load, num in zip(loads, counts, strict=True)]
         for arm in arms
     }
     tests, _ = load_tests(loaded, blank, take_lengths=False)
@@ -143,3 +144,18 @@ def test_two_servers_behind_a_router_are_simulated_as_such():
     alone = laid_over(scenario(), measured(scenario(), [Load(48)], ("plain",)))
     assert max(abs(figure.error) for figure in found.figures) < 1e-12
     assert found.figures[0].simulated > 1.1 * alone.figures[0].simulated
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [11, 12])
+def test_other_text_and_other_requests_hide_nothing_and_feign_nothing(seed):
+    """The server's random numbers are not ours: within chance without a factor, the right one with it."""
+    lengths = {"kind": "lognormal", "cv": 0.5, "min": 2}
+    workload = {"prompt_tokens": lengths | {"mean": 200}, "output_tokens": lengths | {"mean": 40}}
+    ours, theirs = scenario(workload=workload), scenario(workload=workload, seed=seed)
+    same = overlay(ours, measured(theirs, CLOSED, least=100), Serial(), replicates=3)
+    assert same.attribution.alike == []
+    assert sum(figure.inside for figure in same.figures) >= 0.9 * len(same.figures)
+    slower = overlay(ours, measured(theirs, CLOSED, least=100, verify_time=1.3), Serial(), replicates=3)
+    assert slower.attribution.alike == ["verify_time"]
+    assert slower.attribution.best.factors["verify_time"].estimate == pytest.approx(1.3, abs=0.05)
