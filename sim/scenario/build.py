@@ -27,6 +27,7 @@ from sim.server.pricing import StepPricer
 from sim.server.recorder import Recorder
 from sim.server.server import Server
 from sim.speculation.base import Drafter
+from sim.workload.arrivals.base import ArrivalProcess
 from sim.workload.requests import RequestTable
 
 
@@ -176,6 +177,23 @@ def simulate(scenario: Scenario, arm: str, replicate: int, base_dir: Path, *, le
     k = setup.arm.speculative_config.max_draft_tokens
     if k and setup.what_if.acceptance != 1.0:  # survivals take time
         tape = setup.what_if.tape(tape, setup.survival(k), requests, streams)
+    return serve(setup, requests, tape, streams, scenario.workload.arrivals, leap=leap)
+
+
+def serve(
+    setup: ArmSetup,
+    requests: RequestTable,
+    tape: Tape,
+    streams: Streams,
+    arrivals: ArrivalProcess,
+    *,
+    leap: bool = True,
+) -> RunRecord:
+    """Run a bound arm on given requests and acceptance; the rest as `simulate`.
+
+    Raises:
+        InvariantError: a law of the simulation was broken.
+    """
     rule, switching = bind_rule(setup, requests, tape, streams), setup.arm.k_rule.switching
     config, stops = setup.scheduler_config, switching.drafter_stops
     env, recorder = simpy.Environment(), Recorder(requests)
@@ -186,7 +204,6 @@ def simulate(scenario: Scenario, arm: str, replicate: int, base_dir: Path, *, le
     else:
         scheduler = Scheduler(config, requests, tape, rule, stops)
         server = Server(env, scheduler, setup.cost, setup.drafter, recorder, leap, switching)
-    arrivals = scenario.workload.arrivals
     submit = server.submit if arrivals.waits else server.post
     env.process(arrivals.drive(env, requests, submit))
     env.run()
