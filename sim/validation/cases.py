@@ -121,12 +121,12 @@ class Case:
 
 def build_cases(rows: Sequence[PublishedRow], folder: Path) -> tuple[list[Case], list[NotRun]]:
     """Cases of all rows that state enough, and the others with the reason; rows of other simulators are left out."""
-    recorded = recordings(folder)
-    builder = _Builder(KnownLengths(rows, recorded), recorded, {row.source for row in rows if "clone" in row.notes})
+    builder = CaseBuilder(rows, folder)
     cases: list[Case] = []
     not_run: list[NotRun] = []
     for row in (row for row in rows if not row.simulated):
         try:
+            _check_stated(row)
             cases.append(builder.case(row))
         except SimError as error:
             not_run.append(NotRun(row, str(error).splitlines()[0]))
@@ -147,11 +147,18 @@ def _with_acceptance(cases: Sequence[Case], not_run: list[NotRun]) -> tuple[list
     return kept, not_run
 
 
-class _Builder:
-    """Turns rows into cases."""
+class CaseBuilder:
+    """Turns rows into cases.
 
-    def __init__(self, lengths: KnownLengths, recorded: Mapping[str, Path], clones: set[str]) -> None:
-        self._lengths, self._recorded, self._clones = lengths, recorded, clones
+    Args:
+        rows: all rows of the folder; sources whose notes speak of clones measured with them.
+        folder: with recordings.
+    """
+
+    def __init__(self, rows: Sequence[PublishedRow], folder: Path) -> None:
+        self._recorded = recordings(folder)
+        self._lengths = KnownLengths(rows, self._recorded)
+        self._clones = {row.source for row in rows if "clone" in row.notes}
 
     def case(self, row: PublishedRow) -> Case:
         """One row.
@@ -159,7 +166,6 @@ class _Builder:
         Raises:
             SimError: why it cannot be run.
         """
-        _check_stated(row)
         drive, load = self._drive(row)
         target, gpu, engine = as_published.target(row.target_model), as_published.gpu(row.gpu), row.engine
         profile = as_published.engine(engine)

@@ -4,8 +4,10 @@ SpecDecode-Bench (arXiv 2601.11580): offline generation, greedy, prefix caching 
 accept alike, so they stay in lockstep. The rate is the mean over requests of tokens over time.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,19 +22,40 @@ from sim.workload.requests import RequestTable
 
 #: Requests of a recording that are used, evenly spread over its lengths; SpecDecode-Bench timed as many at most.
 MOST_REQUESTS = 100
+#: As many for shares, which hardly differ between requests.
+SHARE_REQUESTS = 10
 
 
 def clones(scenario: Scenario, arm: str, recorded: Recorded | None) -> ArmTimes:
     """Every request as a batch of its own, as many clones as the closed loop has users."""
+    found = [_times(record) for record in _batches(scenario, arm, recorded, MOST_REQUESTS)]
+    return ArmTimes(*np.mean(found, axis=0).tolist())
+
+
+class Shares(NamedTuple):
+    """Parts of the time of all steps, adding up to 1; `overhead` is the host."""
+
+    draft: float
+    verify: float
+    overhead: float
+
+
+def clone_shares(scenario: Scenario, arm: str, recorded: Recorded | None) -> Shares:
+    """Where the time of such batches goes, prefill included."""
+    parts = np.zeros(3)
+    for record in _batches(scenario, arm, recorded, SHARE_REQUESTS):
+        parts += [getattr(record.steps, name).sum() for name in ("draft_ns", "target_ns", "host_ns")]
+    return Shares(*(parts / parts.sum()).tolist())
+
+
+def _batches(scenario: Scenario, arm: str, recorded: Recorded | None, most: int) -> Iterator[RunRecord]:
+    """Runs of one request each, at most so many, evenly spread over all."""
     streams = Streams(scenario.seed, 0)
     setup = set_up(scenario, arm, Path())
     requests, tape = _recorded(setup, recorded) if recorded else _drawn(scenario, setup, streams)
-    rows = np.unique(np.linspace(0, len(requests) - 1, MOST_REQUESTS).round().astype(int)).tolist()
     batch = getattr(scenario.workload.arrivals, "max_concurrency", 1)
-    found = [
-        _times(serve(setup, *cloned(requests, tape, row, batch), streams, scenario.workload.arrivals)) for row in rows
-    ]
-    return ArmTimes(*np.mean(found, axis=0).tolist())
+    for row in np.unique(np.linspace(0, len(requests) - 1, most).round().astype(int)).tolist():
+        yield serve(setup, *cloned(requests, tape, row, batch), streams, scenario.workload.arrivals)
 
 
 def cloned(requests: RequestTable, tape: Tape, row: int, batch: int) -> tuple[RequestTable, Tape]:

@@ -1,10 +1,9 @@
-"""Decode steps of one uniform batch at one context: what research loops time, and shares of a step."""
+"""Decode steps of one uniform batch at one context: what research loops time."""
 
 import re
 from typing import NamedTuple
 
 from sim.cost.passes import plain_pass, verify_pass
-from sim.experiment.analytic import decode_step
 from sim.scenario.build import ArmSetup
 
 
@@ -26,22 +25,6 @@ def step_times(plain: ArmSetup, batch: int, context_tokens: int, num_drafts: int
     target = plain.cost.target
     seconds = [target.price(p).seconds for p in (plain_pass(batch, context_tokens), verify_pass(batch, context_tokens, num_drafts))]
     return StepTimes(*(1e3 * (one + host) for one in seconds))
-
-
-class Shares(NamedTuple):
-    """Parts of a step, adding up to 1; `overhead` is the host."""
-
-    draft: float
-    verify: float
-    overhead: float
-
-
-def step_shares(setup: ArmSetup, batch: int, context_tokens: int) -> Shares:
-    """Where the time of a decode step goes."""
-    step = decode_step(setup, batch, context_tokens)
-    total = step.seconds()
-    overhead = total - step.gpu_s
-    return Shares(step.draft_s / total, step.target.seconds / total, overhead / total)
 
 
 _STATED = re.compile(r"T_draft=([\d.]+) ms, T_verify=([\d.]+) ms")
