@@ -129,7 +129,10 @@ def drafts(k_or_tree: str, notes: str) -> dict[str, object]:
     if lookup := re.fullmatch(r"match (\d+), draft (\d+)", text):
         return {"num_speculative_tokens": int(lookup[2])}
     nodes = re.fullmatch(r"tree k (\d+)", text)
-    depth, wide = re.search(r"depth (\d+)", notes), re.search(rf"k={nodes[1]} branching (\d+)", notes) if nodes else None
+    depth, wide = (
+        re.search(r"depth (\d+)", notes),
+        re.search(rf"k={nodes[1]} branching (\d+)", notes) if nodes else None,
+    )
     if nodes and depth and wide:
         return _grown(int(depth[1]), int(wide[1]), int(nodes[1]) + 1)
     raise Unrunnable(f"number of drafts or shape of the tree not stated: {k_or_tree!r}")

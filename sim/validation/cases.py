@@ -172,7 +172,9 @@ class CaseBuilder:
         config = self._config(row, drive, target.model)
         lengths = self._lengths.of(row)
         assumed = f"lengths: {lengths.assumed}" if lengths.assumed and drive != "steps" else ""
-        stretched = f"engine profile {profile} is of a later version" if as_published.engine_is_stretched(engine) else ""
+        stretched = (
+            f"engine profile {profile} is of a later version" if as_published.engine_is_stretched(engine) else ""
+        )
         case = Case(
             row=row, drive=drive, load=load, common=_common(row, drive, load, target, gpu, lengths), config=config,
             engine=profile, lengths=lengths, recorded=self._recording(row, drive, target.model, config),
@@ -195,9 +197,7 @@ class CaseBuilder:
             return as_published.drafts(row.k_or_tree, row.notes)
         return as_published.speculative_config(row.method, row.k_or_tree, row.notes, model, int(row.n_gpus or 1))
 
-    def _recording(
-        self, row: PublishedRow, drive: Drive, model: str, config: Mapping[str, object]
-    ) -> Recorded | None:
+    def _recording(self, row: PublishedRow, drive: Drive, model: str, config: Mapping[str, object]) -> Recorded | None:
         path, method = self._recorded.get(normalised(row.dataset)), _RECORDED_AS.get(str(config.get("method")))
         if drive != "clones" or path is None or method is None or "tree" in config:
             return None

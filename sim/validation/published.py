@@ -63,9 +63,7 @@ class PublishedRow:
         """As published, else the ratio of the two arms; above 1 = speculation is faster."""
         if self.speedup is not None or self.plain_value is None or self.spec_value is None:
             return self.speedup
-        slower, faster = (
-            (self.spec_value, self.plain_value) if self.is_latency else (self.plain_value, self.spec_value)
-        )
+        slower, faster = (self.spec_value, self.plain_value) if self.is_latency else (self.plain_value, self.spec_value)
         return faster / slower
 
     @property

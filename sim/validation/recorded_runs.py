@@ -113,7 +113,9 @@ def _scenario(engine: Mapping[str, Any], trace: Path, *, naive: bool) -> dict[st
     cache = engine.get("kv_cache") or {}
     profile = as_published.engine(f"vllm {engine.get('vllm_version', '')}")
     limits = {name: engine[name] for name in _LIMITS if engine.get(name) is not None}
-    cached = {} if cache.get("enable_prefix_caching") is None else {"enable_prefix_caching": cache["enable_prefix_caching"]}
+    cached = (
+        {} if cache.get("enable_prefix_caching") is None else {"enable_prefix_caching": cache["enable_prefix_caching"]}
+    )
     return {
         "hardware": as_published.gpu(str(engine["gpu"])),
         "model": as_published.target(str(engine["model"])).model,

@@ -136,18 +136,25 @@ _ONE = ("", "1", "1.0")
 def _predict(server: Server, settings: Mapping[Setting, list[Measured]], choose: Choose) -> list[Prediction]:
     if server.backend not in ENGINES:
         return []
-    try:
-        gpu, model = find_gpu(server.gpu), served_model(server.model)
-    except SimError:
-        return []
     predictions = []
     for setting, times in sorted(settings.items()):
         try:
-            deployment = _deploy(server, model, gpu, setting)
+            predictions.append(predict(server, setting, median(t.tpot_ms for t in times), choose))
         except SimError:
             continue
-        predictions.append(_price(server, setting, deployment, median(t.tpot_ms for t in times), choose(gpu)))
     return predictions
+
+
+def predict(
+    server: Server, setting: Setting, measured: float = math.nan, choose: Choose = choose_profile
+) -> Prediction:
+    """The closed form for one setting.
+
+    Raises:
+        SimError: the server or its layout cannot be priced.
+    """
+    gpu, model = find_gpu(server.gpu), served_model(server.model)
+    return _price(server, setting, _deploy(server, model, gpu, setting), measured, choose(gpu))
 
 
 def served_model(name: str) -> Model:

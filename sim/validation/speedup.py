@@ -206,8 +206,8 @@ def _found(runner: Runner, case: Case, tokens: Tokens, how: str, peers: Peers) -
 def _plain(runner: Runner, case: Case, tokens: Tokens) -> Iterator[Score]:
     """The plain arm's own figure, where the row has it."""
     row = case.row
-    if not row.plain_value:
-        return
+    if not row.plain_value or ("latency" in row.metric and case.lengths.assumed):
+        return  # the latency of whole requests is that of their lengths
     times = runner.arm(case, "plain", tokens[0])
     ours, error = times.in_unit_of(row.metric), _plain_step_error(case, tokens[0], times)
     naive = runner.arm(case, "plain", tokens[1], naive=True).in_unit_of(row.metric)

@@ -23,7 +23,10 @@ def step_times(plain: ArmSetup, batch: int, context_tokens: int, num_drafts: int
     """Price both."""
     host = plain.cost.host.seconds(batch)
     target = plain.cost.target
-    seconds = [target.price(p).seconds for p in (plain_pass(batch, context_tokens), verify_pass(batch, context_tokens, num_drafts))]
+    seconds = [
+        target.price(p).seconds
+        for p in (plain_pass(batch, context_tokens), verify_pass(batch, context_tokens, num_drafts))
+    ]
     return StepTimes(*(1e3 * (one + host) for one in seconds))
 
 
