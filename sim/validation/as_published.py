@@ -48,7 +48,7 @@ _METHODS = (
 )
 
 
-class Unrunnable(SimError):
+class UnrunnableError(SimError):
     """A case that cannot be run; the message is the reason."""
 
 
@@ -63,7 +63,7 @@ def target(name: str) -> Target:
     """The model that a source names.
 
     Raises:
-        Unrunnable: the catalogue has none of this shape.
+        UnrunnableError: the catalogue has none of this shape.
     """
     words = name.split()
     dtypes = [_FORMATS[word.lower()] for word in words if word.lower() in _FORMATS]
@@ -75,34 +75,34 @@ def target(name: str) -> Target:
     try:
         return Target(find_model(plain, Path()).name and plain, dtypes[0] if dtypes else "auto")
     except ScenarioError:
-        raise Unrunnable(f"unknown model {name!r}") from None
+        raise UnrunnableError(f"unknown model {name!r}") from None
 
 
 def gpu(name: str) -> str:
     """Catalogue id of the GPU that a source names.
 
     Raises:
-        Unrunnable: not stated, or not in the catalogue.
+        UnrunnableError: not stated, or not in the catalogue.
     """
     plain = re.sub(r"\(.*?\)", "", name).strip()
     if not plain:
-        raise Unrunnable("GPU not stated")
+        raise UnrunnableError("GPU not stated")
     key = re.sub(r"[^a-z0-9]", "", plain.lower())
     try:
         return find_gpu(_GPUS.get(key, plain)).name
     except ScenarioError:
-        raise Unrunnable(f"unknown GPU {name!r}") from None
+        raise UnrunnableError(f"unknown GPU {name!r}") from None
 
 
 def engine(name: str) -> str:
     """Id of the engine profile nearest to the stated engine.
 
     Raises:
-        Unrunnable: not stated, or no engine like it.
+        UnrunnableError: not stated, or no engine like it.
     """
     found = next((profile for pattern, profile in _ENGINES if re.search(pattern, name.lower())), None)
     if found is None:
-        raise Unrunnable(f"unknown engine {name!r}" if name else "engine not stated")
+        raise UnrunnableError(f"unknown engine {name!r}" if name else "engine not stated")
     return found
 
 
@@ -115,7 +115,7 @@ def drafts(k_or_tree: str, notes: str) -> dict[str, object]:
     """`num_speculative_tokens`, and the tree where there is one.
 
     Raises:
-        Unrunnable: the shape is not stated.
+        UnrunnableError: the shape is not stated.
     """
     text = k_or_tree.lower().replace("-", "").replace("=", " ")
     if chain := re.fullmatch(r"(?:chain )?(?:k )?(\d+)", text):
@@ -135,7 +135,7 @@ def drafts(k_or_tree: str, notes: str) -> dict[str, object]:
     )
     if nodes and depth and wide:
         return _grown(int(depth[1]), int(wide[1]), int(nodes[1]) + 1)
-    raise Unrunnable(f"number of drafts or shape of the tree not stated: {k_or_tree!r}")
+    raise UnrunnableError(f"number of drafts or shape of the tree not stated: {k_or_tree!r}")
 
 
 def _grown(steps: int, top_k: int, draft_tokens: int) -> dict[str, object]:
@@ -150,11 +150,11 @@ def method(name: str) -> str:
     """Our name of the drafter.
 
     Raises:
-        Unrunnable: no such method here, or not enough is known of it.
+        UnrunnableError: no such method here, or not enough is known of it.
     """
     found = next((ours for pattern, ours in _METHODS if re.match(pattern, name.lower())), None)
     if found is None:
-        raise Unrunnable(f"method {name!r} is not simulated, or its settings are not stated")
+        raise UnrunnableError(f"method {name!r} is not simulated, or its settings are not stated")
     return found
 
 
@@ -162,7 +162,7 @@ def speculative_config(name: str, k_or_tree: str, notes: str, model: str, num_gp
     """The arm's `speculative_config`.
 
     Raises:
-        Unrunnable: see `method` and `drafts`; or the draft model is unknown.
+        UnrunnableError: see `method` and `drafts`; or the draft model is unknown.
     """
     ours = method(name)
     config: dict[str, object] = {"method": ours, **drafts(k_or_tree, notes)}

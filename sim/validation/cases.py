@@ -11,7 +11,7 @@ from sim.catalogue import normalised
 from sim.errors import SimError
 from sim.scenario.load import load_mapping
 from sim.validation import as_published
-from sim.validation.as_published import Unrunnable
+from sim.validation.as_published import UnrunnableError
 from sim.validation.harness.base import Recorded
 from sim.validation.lengths import KnownLengths, Lengths, recordings
 from sim.validation.ngram_mean import ngram_at
@@ -109,7 +109,7 @@ class Case:
         if self.recorded and tokens is None:
             return {"kind": "sequence_replay", "path": str(self.recorded.path), "method": self.recorded.method}
         if tokens is None:
-            raise Unrunnable("acceptance not stated")
+            raise UnrunnableError("acceptance not stated")
         if self.config["method"] == "ngram":
             return ngram_at(tokens, self.num_drafts, self.row.dataset)
         if self.config["method"] == "dflash":
@@ -187,7 +187,7 @@ class CaseBuilder:
         if rate := re.fullmatch(r"([\d.]+) ?QPS", row.load):
             return "open", float(rate[1])
         if not row.load.isdigit() or row.load == "0":
-            raise Unrunnable(f"batch or concurrency not stated: {row.load!r}")
+            raise UnrunnableError(f"batch or concurrency not stated: {row.load!r}")
         if "decode only" in row.metric:
             return "steps", float(row.load)
         return ("clones" if row.source in self._clones else "closed"), float(row.load)
@@ -207,11 +207,11 @@ class CaseBuilder:
 
 def _check_stated(row: PublishedRow) -> None:
     if row.trust < MIN_TRUST:
-        raise Unrunnable(f"trust {row.trust}: not scored")
+        raise UnrunnableError(f"trust {row.trust}: not scored")
     if "acceptance only" in row.metric:
-        raise Unrunnable("no time was measured, acceptance only")
+        raise UnrunnableError("no time was measured, acceptance only")
     if row.measured_speedup is None:
-        raise Unrunnable("no speed-up")
+        raise UnrunnableError("no speed-up")
 
 
 def _common(

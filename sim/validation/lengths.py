@@ -62,8 +62,8 @@ class KnownLengths:
         if name in self._recorded and not row.output_len:
             return _measured(self._recorded[name])
         elsewhere = self._stated.get(name)
-        prompt, how_prompt = _stated_or(row.input_len, elsewhere and elsewhere[0])
-        output, how_output = _stated_or(row.output_len, elsewhere and elsewhere[1])
+        prompt, how_prompt = _stated_or(row.input_len, elsewhere[0] if elsewhere else None)
+        output, how_output = _stated_or(row.output_len, elsewhere[1] if elsewhere else None)
         assumed = "; ".join(f"{what} {how}" for what, how in (("prompt", how_prompt), ("output", how_output)) if how)
         return Lengths(prompt, output, ASSUMED_CV, ASSUMED_CV, assumed)
 
@@ -91,4 +91,5 @@ def _measured(path: Path) -> Lengths:
     output = recording.decoded_tokens + 1.0
     prompt = output if recording.prompt_tokens is None else recording.prompt_tokens.astype(float)
     means = round(float(prompt.mean())), round(float(output.mean()))
-    return Lengths(*means, *(float(x.std() / x.mean()) for x in (prompt, output)), f"as in {path.name}")
+    prompt_cv, output_cv = (float(x.std() / x.mean()) for x in (prompt, output))
+    return Lengths(*means, prompt_cv, output_cv, f"as in {path.name}")

@@ -10,8 +10,8 @@ from sim.errors import ScenarioError
 from sim.text_file import read_text, refuse
 
 _TEXT = (
-    "case_id", "source", "table_or_section", "target_model", "gpu", "n_gpus", "engine", "method", "k_or_tree", "dataset",
-    "input_len", "output_len", "batch_or_concurrency", "metric", "notes",
+    "case_id", "source", "table_or_section", "target_model", "gpu", "n_gpus", "engine", "method", "k_or_tree",
+    "dataset", "input_len", "output_len", "batch_or_concurrency", "metric", "notes",
 )  # fmt: skip
 _NUMBERS = ("plain_value", "spec_value", "speedup", "mean_accepted_len")
 #: The columns of a table; others may be there and are not used.
@@ -103,7 +103,7 @@ def _read(path: Path) -> Iterable[PublishedRow]:
     trust = convert(columns["trust"], problems, _trust, 0)
     problems.raise_if_any()
     cells = zip(*([one.strip() for one in column] for column in words), *numbers, trust, strict=True)
-    return [PublishedRow(*cell) for cell in cells]  # type: ignore[arg-type]
+    return [PublishedRow(*cell) for cell in cells]
 
 
 def _positive(cell: str) -> float | None:

@@ -1,13 +1,13 @@
-"""Recorded runs of a real server, replayed with their own limits: latencies per request, and the engine's state per second.
+"""Recorded runs of a real server, replayed with their own limits: latencies, and the engine's state by the second.
 
-A run is three files: `NAME_requests.csv` (when each request was queued, first and last token, lengths), `NAME_engine.json`
-(limits, GPU, model), and, where it was recorded, `NAME_seconds.csv` (running, waiting, KV use). Requests are replayed at
-the times they were queued, with the blocks that the engine found. Nothing is fitted to them.
+A run is three files: `NAME_requests.csv` (when each request was queued, first and last token, lengths),
+`NAME_engine.json` (limits, GPU, model), and, where it was recorded, `NAME_seconds.csv` (running, waiting, KV use).
+Requests are replayed at the times they were queued, with the blocks that the engine found. Nothing is fitted to them.
 """
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +28,10 @@ Floats = NDArray[np.float64]
 _REQUESTS = ("queued_s", "first_token_s", "last_token_s", "input_tokens", "output_tokens")
 _SECONDS = ("t", "running", "waiting", "kv_cache_pct")
 _LIMITS = ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "tensor_parallel_size", "enable_expert_parallel")
-_STATISTICS = {"mean": np.mean, "P99": lambda values: np.percentile(values, 99)}
+_STATISTICS: dict[str, Callable[[Floats], float]] = {
+    "mean": lambda values: float(values.mean()),
+    "P99": lambda values: float(np.percentile(values, 99)),
+}
 
 
 class Series(NamedTuple):
@@ -128,23 +131,25 @@ def _scenario(engine: Mapping[str, Any], trace: Path, *, naive: bool) -> dict[st
 
 def _latencies(name: str, requests: Table, ours: RunRecord, naive: RunRecord) -> Iterator[Score]:
     """Means and 99th percentiles in milliseconds, by the definitions of vLLM."""
-    times = [requests.numbers(column) for column in ("queued_s", "first_token_s", "last_token_s")]
-    measured = _milliseconds(*times, requests.numbers("output_tokens"))
+    arrival, first, last = (requests.numbers(column) for column in ("queued_s", "first_token_s", "last_token_s"))
+    measured = _milliseconds(arrival, first, last, requests.numbers("output_tokens"))
     simulated, peaks = (_of_record(record) for record in (ours, naive))
     for what, values in measured.items():
         for statistic, of in _STATISTICS.items():
             peer = peer_error(f"{name} {statistic} {what}")
-            found = float(of(values))
+            found = of(values)
             yield Score(
-                name=name, group=name, quantity=f"{statistic} {what}", load="", predicted=float(of(simulated[what])),
-                measured=found, naive=float(of(peaks[what])), peer=None if peer is None else found * (1 + peer.percent / 100),
+                name=name, group=name, quantity=f"{statistic} {what}", load="", predicted=of(simulated[what]),
+                measured=found, naive=of(peaks[what]), peer=peer and found * (1 + peer.percent / 100),
             )  # fmt: skip
 
 
 def _of_record(record: RunRecord) -> dict[str, Floats]:
     rows = record.requests
-    seconds = [column * 1e-9 for column in (rows.arrival_ns, rows.first_token_ns, rows.finish_ns)]
-    return _milliseconds(*seconds, rows.output_tokens.astype(np.float64))
+    arrival, first, last = (
+        np.asarray(1e-9 * column, np.float64) for column in (rows.arrival_ns, rows.first_token_ns, rows.finish_ns)
+    )
+    return _milliseconds(arrival, first, last, rows.output_tokens.astype(np.float64))
 
 
 def _milliseconds(arrival: Floats, first: Floats, last: Floats, output: Floats) -> dict[str, Floats]:

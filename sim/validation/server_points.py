@@ -1,7 +1,7 @@
 """Whole servers at fixed concurrency, simulated: time per output token and to the first token against public dumps.
 
-Each setting of `e2e_tpot.csv` is a closed loop through the server, driven as InferenceMAX does, whose lengths most of the
-dumps have; the others do not say how they were driven. Datasheet peaks are those of the closed form.
+Each setting of `e2e_tpot.csv` is a closed loop through the server, driven as InferenceMAX does, whose lengths most of
+the dumps have; the others do not say how they were driven. Datasheet peaks are those of the closed form.
 """
 
 import math

@@ -13,14 +13,15 @@ from sim.validation.suite_page import gate_table, page, reasons, score_table, su
 _INTRODUCTION = """# Server: recorded runs and whole servers, predicted and measured
 
 Written by `specsim validate server`. Recorded runs are replayed request by request: the times they were queued, their
-lengths, the limits and KV blocks of the engine. TTFT = first token - queued, TPOT = (last - first) / (output - 1), E2E =
-last - queued. Series are compared at every recorded second, without shifting clocks. Whole servers are closed loops at the
-concurrency of each setting, as InferenceMAX drives them (lengths uniform between 0.8 and 1 times the nominal ones, all
-users at once, all requests counted), medians over repeated settings.
+lengths, the limits and KV blocks of the engine. TTFT = first token - queued, TPOT = (last - first) / (output - 1),
+E2E = last - queued. Series are compared at every recorded second, without shifting clocks. Whole servers are closed
+loops at the concurrency of each setting, as InferenceMAX drives them (lengths uniform between 0.8 and 1 times the
+nominal ones, all users at once, all requests counted), medians over repeated settings.
 
-- **naive**: datasheet peaks and no fixed costs. **peer**: LLMServingSim, whose layer times were profiled inside vLLM on the
-  same cards. Recorded runs were not fitted to; their GPU profiles hold kernel times of the same cards and engine. The host
-  times of the engine profiles `vllm` and `trtllm` were fitted to the TPOT of these whole servers: see [README.md](README.md).
+- **naive**: datasheet peaks and no fixed costs. **peer**: LLMServingSim, whose layer times were profiled inside vLLM
+  on the same cards. Recorded runs were not fitted to; their GPU profiles hold kernel times of the same cards and
+  engine. The host times of the engine profiles `vllm` and `trtllm` were fitted to the TPOT of these whole servers:
+  see [README.md](README.md).
 """
 
 

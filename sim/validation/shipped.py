@@ -1,4 +1,4 @@
-"""Figures that were published in prose or figures and so lie in no table of a data folder: time shares, errors of peers."""
+"""What lies in no table of a data folder: time shares, errors of peers, and notes on the suites."""
 
 from functools import lru_cache
 from pathlib import Path
@@ -59,3 +59,8 @@ def share_rows() -> list[ShareRow]:
     for name in ("n_gpus", "batch", "trust"):
         columns[name] = [round(value) for value in columns[name]]
     return [ShareRow(*cells) for cells in zip(*(columns[name] for name in ShareRow._fields), strict=True)]
+
+
+def notes() -> str:
+    """What was fitted, likely causes of known gaps, and what public data cannot check, as Markdown."""
+    return (_DATA / "notes.md").read_text(encoding="utf-8")

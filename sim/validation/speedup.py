@@ -1,7 +1,8 @@
 """The suite `speedup`: published comparisons of speculative and plain decoding, each driven as its source did.
 
-Nothing is fitted here. Acceptance is the source's own: recorded sequences, or the mean that the row states. Where it states
-none, the mean that explains the smallest load of the curve predicts the others, and the smallest is not scored.
+Nothing is fitted here. Acceptance is the source's own: recorded sequences, or the mean that the row states. Where it
+states none, the mean that explains the smallest load of the curve predicts the others, and the smallest is not
+scored.
 """
 
 import json
@@ -15,7 +16,7 @@ from sim.experiment.analytic import decode_step, speedup_and_band
 from sim.scenario.build import ArmSetup, set_up
 from sim.scenario.load import load_mapping
 from sim.validation import as_published
-from sim.validation.as_published import Unrunnable
+from sim.validation.as_published import UnrunnableError
 from sim.validation.cases import Case, NotRun, build_cases
 from sim.validation.harness.base import ArmTimes, Drive
 from sim.validation.harness.clones import clones
@@ -60,7 +61,7 @@ class Speedups(NamedTuple):
     @property
     def scores(self) -> list[Score]:
         """All of them; a plain arm that several rows share counts once."""
-        once = {}
+        once: dict[object, Score] = {}
         for score in (score for found in self.found for score in found.scores):
             about = (score.group, score.load, score.measured) if score.quantity == "plain" else score.name
             once.setdefault((score.quantity, about), score)
@@ -106,7 +107,7 @@ class Peers:
         try:
             drafts = as_published.drafts(row.k_or_tree, row.notes)
             what = as_published.method(row.method)
-        except Unrunnable:
+        except UnrunnableError:
             return None
         return (row.target_model, row.dataset, what, json.dumps(drafts), row.load)
 
@@ -137,12 +138,12 @@ class Runner:
         """The mean tokens per step that gives this speed-up (false position).
 
         Raises:
-            Unrunnable: no mean does.
+            UnrunnableError: no mean does.
         """
         low, high = 1.0, as_published.depth(case.config) + 1.0
         below, above = (self.speedup(case, x, naive=naive) - measured for x in (low, high))
         if below > 0 or above < 0:
-            raise Unrunnable(f"no acceptance explains the speed-up at {case.row.load}")
+            raise UnrunnableError(f"no acceptance explains the speed-up at {case.row.load}")
         tokens = low
         for _ in range(_MOST_TRIES):
             tokens = low - below * (high - low) / (above - below)
@@ -177,7 +178,7 @@ def _curve(runner: Runner, cases: Sequence[Case], peers: Peers) -> Iterator[Foun
 def _speedup_of(case: Case) -> float:
     speedup = case.row.measured_speedup
     if speedup is None:
-        raise Unrunnable("no speed-up")
+        raise UnrunnableError("no speed-up")
     return speedup
 
 
@@ -242,11 +243,11 @@ def _steps(case: Case) -> Found:
     """T_verify / T_plain, the plain step, and the speed-up with the drafter's time as the source measured it.
 
     Raises:
-        Unrunnable: the row does not take its steps apart.
+        UnrunnableError: the row does not take its steps apart.
     """
     row, stated = case.row, stated_steps(case.row.notes)
     if stated is None or not row.plain_value or not row.tokens_per_step:
-        raise Unrunnable("times of drafting and verification, or tokens per step not stated")
+        raise UnrunnableError("times of drafting and verification, or tokens per step not stated")
     context, group = int(row.input_len), group_of(case)
     times, errors = [], []
     for naive in (False, True):

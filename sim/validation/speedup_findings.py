@@ -1,4 +1,4 @@
-"""What the curves of the suite `speedup` say together: the best K, where speculation stops paying, which way it goes."""
+"""What the curves of the suite `speedup` say together: the best K, where it stops paying, which way it goes."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence

@@ -12,15 +12,17 @@ from sim.validation.suite_page import gate_table, page, reasons, score_table, su
 _INTRODUCTION = """# Speed-up: published comparisons, predicted and measured
 
 Written by `specsim validate speedup`. Every case goes through the simulated server as its source drove the real one:
-**clones** are batches of copies of one request, timed from the first prompt to the last token; **closed** loops of so many
-users; **open** loops of Poisson arrivals; **steps** are decode steps of one uniform batch, with the drafter's time as
-published. Only rows of trust 4 and 5 are scored.
+**clones** are batches of copies of one request, timed from the first prompt to the last token; **closed** loops of so
+many users; **open** loops of Poisson arrivals; **steps** are decode steps of one uniform batch, with the drafter's
+time as published. Only rows of trust 4 and 5 are scored.
 
-- **error** in per cent (shares: points), with a bar, a character a per cent. **band**: one sigma of the model's own error.
-- **naive**: the same with datasheet peaks and no fixed costs. **peer**: another simulator's error, where it published one.
-- Acceptance is the source's: recorded sequences or the mean a row states. *Solved at b*: the row states none, so the mean
-  that explains the smallest load predicts the others; that row is not scored. Nothing else is fitted here, but the engine
-  profiles `vllm-0.10` and `sglang` were fitted to some of these very cells: see [README.md](README.md).
+- **error** in per cent (shares: points), with a bar, a character a per cent. **band**: one sigma of the model's own
+  error.
+- **naive**: the same with datasheet peaks and no fixed costs. **peer**: another simulator's error, where it published
+  one.
+- Acceptance is the source's: recorded sequences or the mean a row states. *Solved at b*: the row states none, so the
+  mean that explains the smallest load predicts the others; that row is not scored. Nothing else is fitted here, but
+  the engine profiles `vllm-0.10` and `sglang` were fitted to some of these very cells: see [README.md](README.md).
 """
 
 
@@ -48,10 +50,11 @@ def _by_group(scores: Sequence[Score]) -> list[tuple[str, list[Score]]]:
 
 def speedup_groups(suite: Speedups, shares: Sequence[Score]) -> list[tuple[str, list[Score]]]:
     """What is summarised: each source by quantity, chains over clones by method, shares."""
-    found: list[tuple[str, list[Score]]] = []
-    for name, scores in _by_group(suite.scores):
-        for quantity in dict.fromkeys(score.quantity for score in scores):
-            found.append((f"{name}: {quantity}", [score for score in scores if score.quantity == quantity]))
+    found = [
+        (f"{name}: {quantity}", [score for score in scores if score.quantity == quantity])
+        for name, scores in _by_group(suite.scores)
+        for quantity in dict.fromkeys(score.quantity for score in scores)
+    ]
     drafts = sorted(
         {(str(one.case.config["method"]), one.case.num_drafts) for one in suite.found if one.case.drive == "clones"}
     )

@@ -1,7 +1,7 @@
 """Batches of clones: copies of one request, all at once, timed from the first prompt to the last token.
 
-SpecDecode-Bench (arXiv 2601.11580): offline generation, greedy, prefix caching off, the end of the output honoured. Clones
-accept alike, so they stay in lockstep. The rate is the mean over requests of tokens over time.
+SpecDecode-Bench (arXiv 2601.11580): offline generation, greedy, prefix caching off, the end of the output honoured.
+Clones accept alike, so they stay in lockstep. The rate is the mean over requests of tokens over time.
 """
 
 from collections.abc import Iterator

@@ -1,9 +1,9 @@
 """Closed loops as InferenceMAX runs them: all users at once, ten requests each, every request counted.
 
 `benchmark_serving.py --dataset-name random --random-range-ratio 0.8 --num-prompts $((CONC * 10)) --request-rate inf
---ignore-eos` (README of InferenceMAX): lengths uniform between 0.8 and 1 times the nominal ones, no warm-up left out. Only
-four requests per user are simulated: the first wave, which meets all prompts at once, and the last one, which meets fewer
-and fewer, count once each, those between for the eight others.
+--ignore-eos` (README of InferenceMAX): lengths uniform between 0.8 and 1 times the nominal ones, no warm-up left out.
+Only four requests per user are simulated: the first wave, which meets all prompts at once, and the last one, which
+meets fewer and fewer, count once each, those between for the eight others.
 """
 
 from pathlib import Path
