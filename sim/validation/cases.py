@@ -238,14 +238,15 @@ def _workload(drive: Drive, load: float, lengths: Lengths) -> dict[str, Any]:
         return {"arrivals": arrivals}
     if drive == "closed" and load > 1:
         return {"arrivals": arrivals, **_varied(lengths), "num_requests": CLOSED_ROUNDS * round(load)}
-    count = max(CLONE_REQUESTS, CLONE_TOKENS // lengths.output) if drive == "clones" else CLOSED_ROUNDS
+    fewest, most = CLONE_REQUESTS
+    count = min(max(CLONE_TOKENS // lengths.output, fewest), most) if drive == "clones" else CLOSED_ROUNDS
     return {"arrivals": arrivals, **_equal(lengths), "num_requests": count}
 
 
 #: Requests of an open loop; per user of a closed one.
 OPEN_REQUESTS, CLOSED_ROUNDS = 400, 8
-#: Batches of clones: at least so many, one request each, and more of short ones, for so many tokens of output.
-CLONE_REQUESTS, CLONE_TOKENS = 4, 3000
+#: Batches of clones, one request each: as many as make so many tokens of output, within limits.
+CLONE_TOKENS, CLONE_REQUESTS = 3000, (4, 16)
 
 
 def _equal(lengths: Lengths) -> dict[str, object]:
