@@ -29,10 +29,12 @@ from sim.cost.base import COST_MODELS, Host
 from sim.cost.linear import Line
 from sim.draft_length.base import DRAFT_LENGTH
 from sim.draft_length.ema import Slot
+from sim.routing.base import ROUTERS
 from sim.scenario.arms import Arm
 from sim.scenario.engine import ONLY_VALUE, EngineArgs
 from sim.scenario.pasted import SPECULATIVE_NO_EFFECT
-from sim.scenario.schema import Breakeven, GpuOverrides, Hardware, ModelChoice, Scenario, Slo, Sweep
+from sim.scenario.schema import Breakeven, GpuOverrides, Hardware, ModelChoice, Scenario, Sweep
+from sim.scenario.slo import Slo
 from sim.spec import Family, Spec
 from sim.speculation.base import SPECULATION
 from sim.speculation.trees import DynamicTree, NamedTree, NodesTree, OptimalTree, WidthsTree
@@ -54,6 +56,7 @@ MEANINGS = {
     "Scenario.cost_model": "see [cost_model](#cost_model); a plain word stands for `{kind: word}`",
     "Scenario.engine": "see [engine](#engine)",
     "Scenario.arms": "name -> [arm](#arms)",
+    "Scenario.router": "which replica gets a request, see [router](#router)",
     "Scenario.workload": "see [workload](#workload)",
     "Scenario.slo": "see [slo](#slo)",
     "Scenario.sweep": "see [sweep](#sweep)",
@@ -118,6 +121,7 @@ and TensorRT-LLM's `medusa_choices` are understood in `speculative_config`. See
 
 #: Defaults that depend on the rest of the scenario, and types that the schema says less well.
 DEFAULTS = {"Scenario.cost_model": "`{kind: roofline}`", "Scenario.baseline": "see meaning"}
+DEFAULTS |= {"Scenario.router": "`{kind: least_outstanding}`"}
 DEFAULTS |= {"Workload.arrivals": "`{kind: closed, max_concurrency: 64}`", "Scenario.workload": "its defaults"}
 DEFAULTS |= {"Ema.slots": "SGLang's"}
 DEFAULTS |= {"Sweep.vary": "see [below](#sweepvary)", "Sweep.breakeven": "see meaning"}
@@ -135,6 +139,7 @@ def render() -> str:
         "## cost_model", words(COST_MODELS), *kinds(COST_MODELS),
         "### cost_model.host", table(Host), "### cost_model.draft (linear)", table(Line),
         "## engine", table(EngineArgs), *engine_remarks(),
+        "## router", "Which replica gets a request. " + words(ROUTERS), *kinds(ROUTERS),
         "## arms", table(Arm),
         "## speculative_config", words(SPECULATION), *kinds(SPECULATION), *speculation_remarks(),
         "### speculative_config.tree", TREES, *trees(),
@@ -155,7 +160,7 @@ def render() -> str:
         "### workload.classes", table(TrafficClass),
         "## arrivals", words(ARRIVALS), *kinds(ARRIVALS),
         "## lengths", "Under `prompt_tokens` and `output_tokens`. " + words(LENGTHS), *kinds(LENGTHS),
-        "## slo", table(Slo),
+        "## slo", summary(Slo), table(Slo),
         "## sweep", table(Sweep), "### sweep.vary", VARY, "### sweep.breakeven", table(Breakeven),
     ]  # fmt: skip
     return "\n\n".join(parts)

@@ -72,7 +72,7 @@ def test_without_the_package_its_kind_is_unknown(tmp_path: Path) -> None:
     install(tmp_path, PLUG_IN)
     checked = specsim(tmp_path, dict(os.environ), "check", "mine.yaml")
     assert checked.returncode == 2
-    assert "found 'always'; allowed: histogram, iid" in checked.stdout
+    assert "found 'always'; allowed: catalogue, distributions, " in checked.stdout
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """The command line: a thin rim that calls the library. One small file per command, imported only when it is invoked.
 
-Data goes to stdout, messages to stderr. Exit codes: 0 ok, 1 internal error, 2 usage or scenario error, 4 some
-runs failed, 5 disk or memory full, 130 interrupted.
+Data goes to stdout, messages to stderr. Exit codes: 0 ok, 1 internal error, 2 usage or scenario error, 3 a limit of
+`compare --fail-if` is broken, 4 some runs failed, 5 disk or memory full, 130 interrupted.
 """
 
 import errno
@@ -22,13 +22,17 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": ("sim.cli.explain", "Memory, step times and break-even, without simulating."),
     "run": ("sim.cli.run", "Run all arms of a scenario and write results and a dashboard."),
     "breakeven": ("sim.cli.breakeven", "Search for where speculation stops paying, with intervals."),
+    "tune-k": ("sim.cli.tune_k", "Choose K by batch size; prints the table for vLLM, SGLang or TensorRT-LLM."),
+    "sensitivity": ("sim.cli.sensitivity", "How wrong each input may be before the decision flips."),
+    "capacity": ("sim.cli.capacity", "Highest load within an SLO, and GPUs for a given load."),
     "sweep": ("sim.cli.sweep", "Run many operating points; resumable, in shards, on a cluster."),
+    "compare": ("sim.cli.compare", "Compare results folders; fail when a metric moved too far."),
     "merge": ("sim.cli.merge", "Join the shards of a sweep."),
     "clean": ("sim.cli.clean", "Remove what killed runs left behind."),
     "report": ("sim.cli.report", "Build the dashboard of a results folder again."),
     "validate": ("sim.cli.validate", "Compare predictions with measurements."),
-    "theory": ("sim.cli.theory", "Closed forms: tokens per step, speed-up, trees, losslessness, errata."),
-    "catalog": ("sim.cli.catalog", "GPUs, models and published acceptance, with sources."),
+    "theory": ("sim.cli.theory", "Closed forms: tokens per step, speed-up, trees, losslessness."),
+    "catalog": ("sim.cli.catalog", "GPUs, models, SLOs and published acceptance."),
     "calibrate": ("sim.cli.calibrate", "Fit a cost-model profile to measured times."),
     "fit-acceptance": ("sim.cli.fit_acceptance", "Fit acceptance parameters to recorded sequences."),
     "schema": ("sim.cli.schema", "Print the JSON Schema of scenarios."),

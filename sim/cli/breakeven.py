@@ -55,6 +55,7 @@ class RangeType(click.ParamType):  # type: ignore[type-arg]  # generic in click 
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("results"), show_default=True,
               help="Folder in which NAME/TIME-HASH is made, one per question.")  # fmt: skip
 @click.option("--jobs", type=click.IntRange(1), help="Worker processes; default one per processor.")
+@click.option("--resume", is_flag=True, help="Take up the latest killed search of this very question.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of the summary.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress, only the answers and paths.")
 @click.pass_context
@@ -74,6 +75,7 @@ def breakeven(
     overrides: tuple[str, ...],
     output: Path,
     jobs: int | None,
+    resume: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -87,7 +89,7 @@ def breakeven(
     stated: dict[str, Any] = {"min_gain": min_gain, "confidence": confidence, "half_width": half_width}
     stated |= {"tolerance": tolerance, "max_replicates": max_replicates, "objectives": list(objectives) or None}
     settings = {key: value for key, value in stated.items() if value is not None}
-    how = Search(output, settings, replicates, partial(local_executor, jobs), None if quiet else progress())
+    how = Search(output, settings, replicates, partial(local_executor, jobs), None if quiet else progress(), resume)
     if over is None:
         batch, answers = all_questions(loaded, limits, how)
     else:

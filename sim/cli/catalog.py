@@ -1,4 +1,4 @@
-"""`specsim catalog gpus|models|acceptance [ID]`: what the catalogue knows, with its sources."""
+"""`specsim catalog gpus|models|acceptance|slos [ID]`: what the catalogue knows, with its sources."""
 
 import json
 from collections.abc import Sequence
@@ -14,16 +14,17 @@ from sim.hardware.catalogue import find_gpu, gpu_ids
 from sim.hardware.gpu import Gpu
 from sim.models.catalogue import find_model, model_ids
 from sim.models.model import Model
+from sim.scenario.slo import find_slo, slo_ids
 
 Facts = dict[str, object]
 
 
 @click.command(name="catalog")
-@click.argument("kind", type=click.Choice(["gpus", "models", "acceptance"]))
+@click.argument("kind", type=click.Choice(["gpus", "models", "acceptance", "slos"]))
 @click.argument("entry", metavar="[ID]", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def catalog(kind: str, entry: str | None, as_json: bool) -> None:
-    """List the known GPUs, models or published acceptance, or show one of them with its sources.
+    """List the known GPUs, models, SLOs or published acceptance, or show one with its sources.
 
     For a model, ID may also be a Hugging Face id or the path of a config.json.
     """
@@ -42,6 +43,8 @@ command = catalog
 def _entries(kind: str, entry: str | None) -> list[Facts]:
     if kind == "gpus":
         return [_gpu_facts(find_gpu(name)) for name in ([entry] if entry else gpu_ids())]
+    if kind == "slos":
+        return [_slo_facts(name) for name in ([entry] if entry else slo_ids())]
     if kind == "acceptance":
         return [_acceptance_facts(found) for found in ([_entry(entry)] if entry else entries().values())]
     return [_model_facts(find_model(name, Path.cwd())) for name in ([entry] if entry else model_ids())]
@@ -70,6 +73,12 @@ def _model_facts(model: Model) -> Facts:
         "weights_gib": round(model.weight_bytes() / 2**30, 2),
         "kv_bytes_per_token": model.kv_bytes_per_token(),
     }
+
+
+def _slo_facts(name: str) -> Facts:
+    slo = find_slo(name)
+    found = {entry_id: find_slo(entry_id) for entry_id in slo_ids()}
+    return {"id": next(entry_id for entry_id, entry in found.items() if entry is slo), **slo.model_dump(mode="json")}
 
 
 def _entry(name: str) -> Entry:
@@ -121,6 +130,7 @@ _MODEL_COLUMNS = {
 }
 
 
+_SLO_COLUMNS = {"id": "id", "ttft": "TTFT ms", "tpot": "TPOT ms", "e2el": "E2EL ms", "percentile": "% of requests"}
 _ACCEPTANCE_COLUMNS = {
     "id": "id",
     "method": "method",
@@ -135,6 +145,7 @@ _ACCEPTANCE_COLUMNS = {
     "source": "source",
 }
 _COLUMNS = {"gpus": _GPU_COLUMNS, "models": _MODEL_COLUMNS, "acceptance": _ACCEPTANCE_COLUMNS}
+_COLUMNS |= {"slos": _SLO_COLUMNS}
 
 #: Shown in a readable unit, or only of interest to drafters: left out of the text (the JSON has everything).
 _RAW = {

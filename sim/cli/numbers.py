@@ -55,6 +55,38 @@ def parse_numbers(text: str, low: float, high: float) -> tuple[float, ...]:
     return tuple(numbers)
 
 
+def parse_share(text: str) -> float:
+    """A share as `0.01` or `1%`.
+
+    Raises:
+        ValueError: not such a number, or not in 0 to below 1.
+    """
+    number, percent, _ = text.strip().partition("%")
+    try:
+        share = float(number) / (100 if percent else 1)
+    except ValueError:
+        raise ValueError(f"{text!r}: expected a share such as 1% or 0.01") from None
+    if not 0 <= share < 1:
+        raise ValueError(f"{text!r}: allowed: 0 to below 1")
+    return share
+
+
+def parse_factors(text: str) -> tuple[float, float]:
+    """Factors as `0.8:1.25`.
+
+    Raises:
+        ValueError: not two numbers with 0 < low <= 1 <= high <= 100.
+    """
+    low, _, high = text.partition(":")
+    try:
+        factors = float(low), float(high)
+    except ValueError:
+        raise ValueError(f"{text!r}: expected two factors such as 0.8:1.25") from None
+    if not 0 < factors[0] <= 1 <= factors[1] <= 100:
+        raise ValueError(f"{text!r}: allowed: 0 < LOW <= 1 <= HIGH <= 100")
+    return factors
+
+
 def _plain_number(text: str) -> str:
     if not text:
         raise ValueError("expected a count such as `64` or `8k`, a list `1,8,64` or a range `0:5`")
@@ -82,6 +114,22 @@ class Given:
     def number(self, option: str, text: str, low: float, high: float) -> float:
         """One number."""
         return self._one(option, self.numbers(option, text, low, high))
+
+    def share(self, option: str, text: str) -> float:
+        """A share of 0 to below 1, as `0.01` or `1%`."""
+        return self._read(option, lambda: parse_share(text), 0.0)
+
+    def factors(self, option: str, text: str) -> tuple[float, float]:
+        """Two factors around 1, as `0.8:1.25`."""
+        return self._read(option, lambda: parse_factors(text), (1.0, 1.0))
+
+    def made(self, option: str, make: Callable[[], Value], stand_in: Value) -> Value:
+        """What `make` returns; when it raises ScenarioError that is noted."""
+        try:
+            return make()
+        except ScenarioError as error:
+            self.wrong(option, str(error))
+            return stand_in
 
     def wrong(self, option: str, message: str) -> None:
         """Note a mistake."""

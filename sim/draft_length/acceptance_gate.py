@@ -59,10 +59,17 @@ class AcceptanceGate(StoppingDraftLength):
         """A step above the largest K."""
         return too_long(self.draft_len_schedule, max_draft_tokens) if self.draft_len_schedule else ""
 
+    def possible(self, max_draft_tokens: int, max_num_seqs: int) -> tuple[int, ...]:
+        """What it picks while it is open."""
+        return self._open(max_draft_tokens).possible(max_num_seqs)
+
+    def _open(self, max_draft_tokens: int) -> TableRule:
+        schedule = self.draft_len_schedule
+        return schedule_rule(schedule) if schedule else TableRule.fixed(max_draft_tokens)
+
     def bind(self, setting: Setting) -> Rule:
         """The gate, open."""
-        schedule, k = self.draft_len_schedule, setting.max_draft_tokens
-        table = schedule_rule(schedule) if schedule else TableRule.fixed(k)
+        table = self._open(setting.max_draft_tokens)
         return Gate(table, self.acceptance_rate_window_size, self.acceptance_rate_threshold)
 
 

@@ -100,6 +100,10 @@ class TableRule(Rule):
         """The same K for every batch."""
         return cls((1,), (num_draft_tokens,))
 
+    def possible(self, max_num_seqs: int) -> tuple[int, ...]:
+        """Every K above 0 for batches up to this size, rising."""
+        return tuple(sorted({self.at(num_seqs) for num_seqs in range(1, max_num_seqs + 1)} - {0}))
+
     def at(self, num_seqs: int) -> int:
         """K of the last entry that starts at or below `num_seqs`."""
         return self.k[max(0, bisect_right(self.first, num_seqs) - 1)]
@@ -184,6 +188,11 @@ class DraftLength(Spec):
     def table(self, max_draft_tokens: int) -> TableRule | None:
         """K by batch size, when nothing else decides it."""
         return None
+
+    def possible(self, max_draft_tokens: int, max_num_seqs: int) -> tuple[int, ...]:
+        """Every K above 0 that it may pick for batches up to `max_num_seqs`, rising."""
+        table = self.table(max_draft_tokens)
+        return tuple(range(1, max_draft_tokens + 1)) if table is None else table.possible(max_num_seqs)
 
 
 class ChangingDraftLength(DraftLength):

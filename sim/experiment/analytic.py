@@ -51,7 +51,11 @@ class DecodeStep:
 
 def decode_step(setup: ArmSetup, batch: int, context_tokens: int) -> DecodeStep:
     """Price a steady decode step of an arm, with the K that its rule picks for this batch."""
-    k = setup.draft_tokens(batch)
+    return decode_step_with(setup, batch, context_tokens, setup.draft_tokens(batch))
+
+
+def decode_step_with(setup: ArmSetup, batch: int, context_tokens: int, k: int) -> DecodeStep:
+    """Price a steady decode step with `k` drafts per request; 0 still runs the first pass of a loaded drafter."""
     forward = verify_pass(batch, context_tokens, k)
     return price_step(setup, DraftWork(forward, batch, batch * context_tokens, k))
 

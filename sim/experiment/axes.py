@@ -1,5 +1,7 @@
 """What a break-even is looked for along: named axes, and a first sweep over each."""
 
+import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +12,7 @@ from sim.errors import ScenarioError
 from sim.experiment.answers import closed_forms
 from sim.scenario.dump import plain_data
 from sim.scenario.load import LoadedScenario, load_mapping
+from sim.scenario.suggestions import did_you_mean
 
 CONCURRENCY, REQUEST_RATE = "workload.arrivals.max_concurrency", "workload.arrivals.request_rate"
 #: Requests of an open-loop point: enough for a mean, few enough to answer at once. The scenario's own number wins.
@@ -62,7 +65,8 @@ def axis_of(name: str) -> Axis:
     if name in AXES:
         return AXES[name]
     if "." not in name:
-        raise ScenarioError(f"no such axis: {name!r}; allowed: {', '.join(AXES)}, or the dotted key of a field")
+        hint = did_you_mean(name, AXES) or f"; allowed: {', '.join(AXES)}, or the dotted key of a field"
+        raise ScenarioError(f"--over: no such axis: {name!r}{hint}")
     return Axis(name, name, None, None, False, {})
 
 
@@ -83,8 +87,12 @@ def first_sweep(
     low, high = limits if limits is not None else (axis.low, axis.high)
     if low is None or high is None:
         raise ScenarioError(f"{axis.name}: no range is known; state --range LOW:HIGH")
-    if not 0 < low < high:
+    if limits is None and axis.name in ("context", "output_length"):
+        high = min(high, (loaded.scenario.engine.max_model_len or math.inf) // 2)
+    if not 0 < low < high < math.inf:
         raise ScenarioError(f"--range {low:g}:{high:g}; allowed: 0 < LOW < HIGH")
+    if axis.whole and math.floor(high) <= math.ceil(low):
+        raise ScenarioError(f"--range {low:g}:{high:g}: {axis.name} takes whole numbers; there are no two between them")
     data = plain_data(loaded.scenario)
     for section, value in axis.needs.items():
         if data["workload"][section]["kind"] != value["kind"]:
@@ -105,7 +113,7 @@ def _key(axis: Axis, data: Mapping[str, Any]) -> str:
         return axis.key
     arms = [name for name in data["arms"] if name != data["baseline"]]
     if len(arms) != 1:
-        raise ScenarioError(f"{axis.name} belongs to one arm; choose it with --arms, one of {', '.join(arms)}")
+        raise ScenarioError(f"--over {axis.name} is about one arm; choose it with --arms, one of {', '.join(arms)}")
     return axis.key.format(arm=arms[0])
 
 
@@ -114,15 +122,22 @@ def spread(low: float, high: float, whole: bool) -> list[float] | list[int]:
     count = int(np.clip(np.ceil(np.log2(high / low)) + 1, FEWEST, MOST))
     points = np.geomspace(low, high, count)
     if whole:
-        return sorted({round(value) for value in points.tolist()})
+        least, most = math.ceil(low), math.floor(high)
+        return sorted({min(max(round(value), least), most) for value in points.tolist()})
     return [float(f"{value:.4g}") for value in points.tolist()]
 
 
 def _closed_form_crossings(loaded: LoadedScenario, low: float, high: float) -> list[int]:
-    """Whole concurrencies next to where the closed forms cross: a good first guess, and never a worse one."""
+    """Whole concurrencies where the closed forms cross and between their crossings.
+
+    A good first guess, and never a worse one: between two crossings close together a coarse first round sees nothing.
+    """
     scenario = loaded.scenario
     facts = scenario.workload.facts(loaded.base_dir)
     context = round(facts.mean_prompt_tokens + facts.mean_output_tokens / 2)
     _, curves = closed_forms(scenario, loaded.base_dir, context)
-    found = [round(crossing.value) for curve in curves.values() for crossing in curve.crossings]
-    return sorted({value for value in found if low < value < high})
+    found = list[float]()
+    for curve in curves.values():
+        places = [crossing.value for crossing in curve.crossings]
+        found += [*places, *(math.sqrt(a * b) for a, b in itertools.pairwise(places))]
+    return sorted({round(value) for value in found if low < value < high})

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.experiment.analytic import AnalyticCurve
-from sim.experiment.compare import Runs, is_lower_better, is_offered_load, pairs
+from sim.experiment.compare import Runs, depends_on_length, is_lower_better, is_offered_load, pairs, saturates
 from sim.experiment.curve import Curve, FoundCrossing, judge, shifted_crossing
 from sim.metrics.summary import Row
 
@@ -89,11 +89,13 @@ def _answer(
     used, curve = speedup_curve(runs, points, arm, objective, question)
     full_from = _capacity_from(runs, points, arm, question.axis)
     left_out = [point.x for point in points if point not in used]
+    limits = _limits(runs, points, (arm, question.baseline), objective)
     if curve is None:
         reason = "fewer than two values of the axis where both arms have a result"
         if any(is_offered_load(runs, point.cell_id, (arm, question.baseline), objective) for point in points):
             reason = "at an equal arrival rate both arms serve the offered load; compare latencies"
-        return {"status": "indeterminate", "reason": reason, "crossings": [], "left_out": left_out} | _nothing(points)
+        nothing = {"status": "indeterminate", "reason": reason, "crossings": [], "left_out": left_out}
+        return nothing | _nothing(points) | limits
     verdict = judge(curve, question.confidence)
     shifts = _shifts(runs, used, arm, model)
     best = int(np.argmax(curve.mean))
@@ -109,7 +111,22 @@ def _answer(
         "unresolved_at": list(verdict.unresolved),
         "left_out": left_out,
         "num_pairs": len(curve.logs),
+        **limits,
     }
+
+
+def _limits(runs: Runs, points: Sequence[Point], arms: tuple[str, str], objective: str) -> Json:
+    """Where the arm and the baseline stop keeping up with the arrivals, and what a 99th percentile rests on."""
+    found: Json = {
+        f"{prefix}saturates_at": next((point.x for point in points if saturates(runs, point.cell_id, name)), None)
+        for prefix, name in zip(("", "baseline_"), arms, strict=True)
+    }
+    if objective.startswith("p99_"):
+        counts = [
+            row.get("num_measured") for point in points for name in arms for row in _rows(runs, point.cell_id, name)
+        ]
+        found["fewest_requests"] = min((int(str(count)) for count in counts if count is not None), default=None)
+    return found
 
 
 def _nothing(points: Sequence[Point]) -> Json:
@@ -123,13 +140,13 @@ def speedup_curve(
     """The points with a valid speed-up over `min_gain`, and the curve over the replicates that all of them have.
 
     In an open loop two kinds of points are left out: throughputs of an engine that keeps up (they repeat the offered
-    load), and latencies of a saturated one (they grow with the length of the run).
+    load), and latencies and goodput of a saturated one (they tell the length of the run).
     """
     found, baseline = {}, question.baseline
     for point in points:
         values = pairs(runs, point.cell_id, arm, baseline, objective)
         says_nothing = is_offered_load(runs, point.cell_id, (arm, baseline), objective) or (
-            is_lower_better(objective) and any(_flag(runs, point.cell_id, a) for a in (arm, baseline))
+            depends_on_length(objective) and any(saturates(runs, point.cell_id, a) for a in (arm, baseline))
         )
         if values and not says_nothing and all(0 < v < math.inf for pair in values.values() for v in pair):
             found[point] = values
@@ -139,10 +156,6 @@ def speedup_curve(
     ratios = np.array([[found[point][rep][0] / found[point][rep][1] for point in found] for rep in common])
     logs = np.log(ratios) * (-1.0 if is_lower_better(objective) else 1.0) - math.log(question.min_gain)
     return list(found), Curve(np.array([point.x for point in found]), logs)
-
-
-def _flag(runs: Runs, cell_id: str, arm: str) -> bool:
-    return any(bool(row["saturated"]) for row in runs.get((cell_id, arm), {}).values())
 
 
 def _shifts(

@@ -9,7 +9,7 @@ from sim.metrics.summary import Row
 _STATS = ("mean", "median", "p99")
 _TIMES = ("ttft", "tpot", "itl", "e2el")
 
-#: Metrics that arms are compared by; those in milliseconds are better when lower.
+#: Metrics that arms are compared by: all are better when higher, but for times and what a token takes.
 METRICS = (
     "output_throughput",
     "request_throughput",
@@ -17,10 +17,11 @@ METRICS = (
     "request_goodput",
     "tok_s_user_median",
     *(f"{stat}_{name}_ms" for name in _TIMES for stat in _STATS),
+    "usd_per_mtok_output",
 )
 
-#: Rates that an open loop prescribes.
-LOAD_METRICS = ("output_throughput", "request_throughput", "total_token_throughput")
+#: What an open loop prescribes: rates, and the price of GPUs per token of that rate.
+LOAD_METRICS = ("output_throughput", "request_throughput", "total_token_throughput", "usd_per_mtok_output")
 
 COMPARE_COLUMNS = (
     "arm", "baseline", "metric", "arm_value", "baseline_value", "speedup", "ci_low", "ci_high", "num_pairs", "verdict",
@@ -41,8 +42,13 @@ def runs_by_arm(rows: Iterable[Row]) -> dict[tuple[str, str], dict[int, Row]]:
 
 
 def is_lower_better(metric: str) -> bool:
-    """Whether a metric is a time."""
-    return metric.endswith("_ms")
+    """Whether less is better: times, money and energy."""
+    return metric.endswith("_ms") or metric.startswith(("usd_", "joules_"))
+
+
+def depends_on_length(metric: str) -> bool:
+    """Whether a metric of a saturated engine only tells how long the run was: latencies, and who met their limits."""
+    return metric.endswith("_ms") or metric in ("request_goodput", "tok_s_user_median")
 
 
 def pairs(runs: Runs, cell_id: str, arm: str, baseline: str, metric: str) -> dict[int, tuple[float, float]]:
@@ -52,14 +58,21 @@ def pairs(runs: Runs, cell_id: str, arm: str, baseline: str, metric: str) -> dic
     return {rep: (float(a), float(b)) for rep, (a, b) in both.items() if a is not None and b is not None}
 
 
+def saturates(runs: Runs, cell_id: str, arm: str) -> bool:
+    """Whether the queue of an arm kept growing in most runs of a cell: in a short run it may do so by chance."""
+    rows = list(runs.get((cell_id, arm), {}).values())
+    return 2 * sum(bool(row["saturated"]) for row in rows) > len(rows)
+
+
 def is_offered_load(runs: Runs, cell_id: str, arms: Iterable[str], metric: str) -> bool:
     """Whether a throughput only repeats the arrival rate: in an open loop, as long as no arm is saturated.
 
     Arms then differ by what is in flight at the ends of the window, which says nothing about them.
     """
+    arms = list(arms)
     rows = [row for arm in arms for row in runs.get((cell_id, arm), {}).values()]
     is_open = any(row.get("max_concurrency") is None for row in rows)
-    return metric in LOAD_METRICS and is_open and not any(row["saturated"] for row in rows)
+    return metric in LOAD_METRICS and is_open and not any(saturates(runs, cell_id, arm) for arm in arms)
 
 
 def speedup(values: Iterable[tuple[float, float]], metric: str, confidence: float) -> Interval | None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.acceptance.base import AcceptanceModel
-from sim.cost.base import BoundCost, ForwardPass
+from sim.acceptance.base import AcceptanceModel, Floats
+from sim.cost.base import BoundCost
 from sim.cost.passes import verify_pass
 from sim.cost.roofline import Roofline
 from sim.deployment import Deployment
@@ -34,6 +34,7 @@ from sim.scenario.build import ArmSetup, resolved, set_up
 from sim.scenario.defaults import CONCURRENCY_KEY
 from sim.scenario.load import LoadedScenario
 from sim.scenario.schema import Scenario
+from sim.speculation.base import SpeculationMethod
 from sim.theory.crossings import crossings
 from sim.theory.spellings import from_survival
 
@@ -120,7 +121,7 @@ def _swept_batches(scenario: Scenario) -> tuple[int, ...]:
 def demand_of(scenario: Scenario, base_dir: Path, max_model_len: int) -> Demand:
     """Means of the workload; the mean decode context is that of the requests of replicate 0, as a run measures it."""
     facts = scenario.workload.facts(base_dir)
-    table = scenario.workload.requests(Streams(scenario.seed), base_dir)
+    table = scenario.what_if.requests(scenario.workload.requests(Streams(scenario.seed), base_dir))
     prompt = table.prompt_tokens.astype(np.float64)
     output = np.clip(max_model_len - prompt, 0.0, table.output_tokens)
     total = max(float(output.sum()), 1.0)
@@ -157,10 +158,13 @@ def trust(relative_error: float) -> str:
 
 
 def _draft_token_s(cost: BoundCost) -> float:
-    """What one draft token costs beyond being a token: the same pass with and without the mark."""
-    marked = verify_pass(1, 1, 1)
-    unmarked = ForwardPass(*marked[:3], 0, *marked[4:])
-    return cost.target.price(marked).seconds - cost.target.price(unmarked).seconds
+    """What one draft token costs beyond being a token: the same pass with two drafts marked and with one.
+
+    Both verify, so what a verifying pass costs at all, and a factor on it, are not taken for the token's.
+    """
+    two = verify_pass(1, 1, 2)
+    one = two._replace(num_draft_tokens=1)
+    return cost.target.price(two).seconds - cost.target.price(one).seconds
 
 
 def _arm(
@@ -197,23 +201,24 @@ def _without_drafts(setup: ArmSetup) -> tuple[tuple[int, int], ...]:
 
 
 def _acceptance(setup: ArmSetup) -> tuple[Acceptance, ...]:
-    arm, k = setup.arm, setup.arm.speculative_config.max_accepted_tokens
+    arm, method = setup.arm, setup.arm.speculative_config
+    k = method.max_draft_tokens
     if arm.acceptance is None or not k:
         return ()
     models: dict[str, AcceptanceModel] = {"": arm.acceptance, **arm.class_acceptance}
-    rates = {name: arm.speculative_config.survival(model, k) for name, model in models.items()}
-    return tuple(_rates(name, model, setup.what_if.survival(rates[name])) for name, model in models.items())
+    rates = {name: method.survival(model, k) for name, model in models.items()}
+    return tuple(_spelt(method, name, model, setup.what_if.survival(rates[name])) for name, model in models.items())
 
 
-def _rates(traffic: str, model: AcceptanceModel, survival: NDArray[np.float64]) -> Acceptance:
+def _spelt(method: SpeculationMethod, traffic: str, model: AcceptanceModel, survival: Floats) -> Acceptance:
     spelt = from_survival(survival)
     return Acceptance(
         traffic=traffic,
         kind=model.kind,
         profile=model.origin(),
         tokens_per_step=spelt.tokens_per_step,
-        acceptance_rate=spelt.acceptance_rate,
-        alpha=spelt.alpha,
+        acceptance_rate=method.accepted_share(spelt.accepted_per_step),
+        alpha=spelt.alpha if method.one_alpha else None,
         rates=spelt.marginal,
         conditional_rates=spelt.conditional,
     )

@@ -75,8 +75,8 @@ class Acceptance:
     Attributes:
         profile: what the kind was given: a profile, a catalogue id, what a file holds.
         tokens_per_step: with the bonus token.
-        acceptance_rate: accepted over drafted tokens.
-        alpha: the one rate per draft with the same tokens per step.
+        acceptance_rate: accepted over drafted tokens; None where how much is drafted depends on the text.
+        alpha: the one rate per draft with the same tokens per step; None where steps do not draft chains of K.
         rates: P(a step accepts at least i drafts), by position i.
         conditional_rates: the same given that the drafts before were accepted.
     """
@@ -85,8 +85,8 @@ class Acceptance:
     kind: str
     profile: str
     tokens_per_step: float
-    acceptance_rate: float
-    alpha: float
+    acceptance_rate: float | None
+    alpha: float | None
     rates: tuple[float, ...]
     conditional_rates: tuple[float, ...]
 

@@ -5,18 +5,23 @@ They differ because the arms run at different batch sizes when load is held equa
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from sim.experiment.answers import closed_forms
 from sim.experiment.axes import AXES, Axis, first_sweep
+from sim.experiment.compare import LOAD_METRICS
+from sim.experiment.evaluate import Evaluator
+from sim.experiment.executor import Serial
 from sim.experiment.results import load
 from sim.experiment.rounds import HowToRun, Progress, Workers
-from sim.experiment.run import run
+from sim.experiment.run import find_unfinished, run
 from sim.experiment.search import refine
+from sim.scenario.cells import cell_scenarios
 from sim.scenario.defaults import OPEN_LOOP_OBJECTIVES
-from sim.scenario.load import LoadedScenario
+from sim.scenario.dump import plain_data
+from sim.scenario.load import LoadedScenario, load_mapping
 
 Json = dict[str, Any]
 
@@ -43,6 +48,7 @@ class Search:
         replicates: of the first round; None = the scenario's.
         workers: makes the executor.
         progress: called after every run.
+        resume: take up the latest unfinished search of the same question, if there is one.
     """
 
     out_dir: Path
@@ -50,10 +56,13 @@ class Search:
     replicates: int | None
     workers: Workers
     progress: Progress | None
+    resume: bool = False
 
 
 def search(loaded: LoadedScenario, axis: Axis, limits: tuple[float, float] | None, how: Search) -> Answer:
     """Look for break-even points along one axis.
+
+    Request rates without limits are tried up to what one run of the baseline with many users delivers.
 
     Raises:
         ScenarioError: the axis does not fit the scenario.
@@ -65,18 +74,34 @@ def search(loaded: LoadedScenario, axis: Axis, limits: tuple[float, float] | Non
         spec["objectives"] = OPEN_LOOP_OBJECTIVES
     sweep: Json = {"breakeven": spec | dict(how.settings)}
     sweep |= {} if how.replicates is None else {"replicates": how.replicates}
+    if axis.name == "request_rate" and limits is None:
+        limits = _rates_up_to(_busy_throughput(loaded))
     begun = first_sweep(loaded, axis, limits, sweep)
-    run_dir = run(begun, how.out_dir, progress=how.progress, how=HowToRun(how.workers, refine))
+    unfinished = find_unfinished(begun, how.out_dir) if how.resume else None
+    run_dir = run(begun, how.out_dir, progress=how.progress, how=HowToRun(how.workers, refine, resume=unfinished))
     return Answer(axis.name, run_dir, load(run_dir).breakeven())
 
 
 def rate_range(closed: Answer) -> tuple[float, float]:
     """Request rates worth trying, from the baseline's highest throughput in a closed loop."""
-    experiment = load(closed.run_dir)
-    rows = experiment.document()["summary"]
-    baseline = [float(row["request_throughput"]) for row in rows if row["is_baseline"]]
+    rows = load(closed.run_dir).document()["summary"]
+    return _rates_up_to(max(float(row["request_throughput"]) for row in rows if row["is_baseline"]))
+
+
+def _rates_up_to(capacity: float) -> tuple[float, float]:
     low, high = RATE_RANGE
-    return float(f"{low * max(baseline):.3g}"), float(f"{high * max(baseline):.3g}")
+    return float(f"{low * capacity:.3g}"), float(f"{high * capacity:.3g}")
+
+
+def _busy_throughput(loaded: LoadedScenario) -> float:
+    """Requests per second of the baseline with as many users as are tried at most: one run."""
+    data = plain_data(loaded.scenario)
+    data["workload"]["arrivals"] = {"kind": "closed", "max_concurrency": AXES["concurrency"].high}
+    data["sweep"] |= {"vary": {}, "combine": "grid", "breakeven": None}
+    scenario = load_mapping(data, loaded.base_dir).scenario
+    (cell,) = cell_scenarios(scenario)
+    runs = Evaluator(Serial(), loaded.base_dir).runs([cell], [scenario.baseline], [0])
+    return float(str(runs[cell.cell_id, scenario.baseline][0]["request_throughput"]))
 
 
 def equal_batch(loaded: LoadedScenario) -> Json:
@@ -93,15 +118,14 @@ def all_questions(loaded: LoadedScenario, limits: tuple[float, float] | None, ho
     Args:
         loaded: the question.
         limits: range of concurrencies.
-        how: how to search; stated objectives hold for the closed loop.
+        how: how to search; at an equal rate, stated objectives that an open loop prescribes are left out.
 
     Returns:
         The closed forms by arm, and the answers of the two searches.
     """
     closed = search(loaded, AXES["concurrency"], limits, how)
     settings = {key: value for key, value in how.settings.items() if key != "objectives"}
-    latencies: Sequence[str] = [name for name in how.settings.get("objectives", ()) if name.endswith("_ms")]
-    settings |= {"objectives": latencies} if latencies else {}
-    open_how = Search(how.out_dir, settings, how.replicates, how.workers, how.progress)
-    opened = search(loaded, AXES["request_rate"], rate_range(closed), open_how)
+    telling: Sequence[str] = [name for name in how.settings.get("objectives", ()) if name not in LOAD_METRICS]
+    settings |= {"objectives": telling} if telling else {}
+    opened = search(loaded, AXES["request_rate"], rate_range(closed), replace(how, settings=settings))
     return equal_batch(loaded), [closed, opened]

@@ -2,7 +2,7 @@
 
 import hashlib
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -44,27 +44,46 @@ class HowToRun:
 
 
 def run_rounds(
-    folder: RunFolder, plan: Plan, done: dict[int, Outcome], how: HowToRun, progress: Progress | None
-) -> tuple[Plan, bool]:
-    """Run rounds until nothing is to be refined; returns the last plan and whether the user interrupted.
+    folder: RunFolder, plan: Plan, known: Mapping[str, Outcome], how: HowToRun, progress: Progress | None
+) -> tuple[Plan, dict[int, Outcome], bool]:
+    """Run rounds until nothing is to be refined.
 
-    `done` is filled with the outcomes of the last plan's tasks.
+    Args:
+        folder: where it all goes.
+        plan: the first round.
+        known: what the journal of a resumed folder tells of finished runs of any round, by place.
+        how: where and how.
+        progress: called after every run.
+
+    Returns:
+        The last plan, the outcomes of its tasks, and whether the user interrupted.
     """
+    done = _done(plan, known)
     try:
         with Journal(folder.inside(JOURNAL)) as journal, how.workers() as executor:
             while True:
                 _run_missing(folder, journal, executor, plan, done, progress)
                 scenario = how.refine(plan, _known_runs(done)) if how.refine else None
                 if scenario is None:
-                    return plan, False
-                known = {place_of(plan.tasks[index]): outcome for index, outcome in done.items()}
+                    return plan, done, False
+                known = {**known, **{place_of(plan.tasks[index]): outcome for index, outcome in done.items()}}
                 plan = make_plan(scenario, plan.base_dir, folder, how.shard)
-                done.clear()
-                done |= {i: known[place] for i, task in enumerate(plan.tasks) if (place := place_of(task)) in known}
+                done = _done(plan, known)
     except KeyboardInterrupt:
-        for index in set(range(len(plan.tasks))) - set(done):  # it may come between a run's files and its record
-            shutil.rmtree(folder.inside(place_of(plan.tasks[index])), ignore_errors=True)
-        return plan, True
+        _remove_unfinished(folder, {place_of(plan.tasks[index]) for index in done})
+        return plan, done, True
+
+
+def _done(plan: Plan, known: Mapping[str, Outcome]) -> dict[int, Outcome]:
+    """The tasks of a plan that need not be run."""
+    return {i: known[place] for i, task in enumerate(plan.tasks) if (place := place_of(task)) in known}
+
+
+def _remove_unfinished(folder: RunFolder, finished: Container[str]) -> None:
+    """An interrupt may come between a run's files and its record: remove the files."""
+    for run in folder.path.glob("cells/*/*/r*"):
+        if run.relative_to(folder.path).as_posix() not in finished:
+            shutil.rmtree(run, ignore_errors=True)
 
 
 def _known_runs(done: Mapping[int, Outcome]) -> Runs:

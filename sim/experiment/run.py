@@ -81,9 +81,9 @@ def run(
     try:
         plan = make_plan(scenario, loaded.base_dir, folder, how.shard)
         header = _header(plan, loaded)
-        done = _taken_up(folder, plan, header, how) if how.resume else {}
+        known = _taken_up(folder, header, how) if how.resume else {}
         _begin(folder, plan, loaded, header, fresh=not how.resume)
-        plan, interrupted = run_rounds(folder, plan, done, how, progress)
+        plan, done, interrupted = run_rounds(folder, plan, known, how, progress)
         finished = Finished(plan, done, tuple(header["notes"]))
         if not any(outcome.row for outcome in done.values()):
             raise _nothing(done)
@@ -156,8 +156,8 @@ def _begin(folder: RunFolder, plan: Plan, loaded: LoadedScenario, header: Record
         write_journal(folder.inside(JOURNAL), [header])
 
 
-def _taken_up(folder: RunFolder, plan: Plan, header: Record, how: HowToRun) -> dict[int, Outcome]:
-    """Finished runs of the journal whose files are still what they were.
+def _taken_up(folder: RunFolder, header: Record, how: HowToRun) -> dict[str, Outcome]:
+    """Finished runs of the journal whose files are still what they were, by place.
 
     Raises:
         ResultsError: the folder belongs to another experiment, or to another version of specsim.
@@ -171,9 +171,7 @@ def _taken_up(folder: RunFolder, plan: Plan, header: Record, how: HowToRun) -> d
             f"{folder.path}: begun by another version of specsim, whose figures may differ; "
             "start afresh, or mix them with --allow-mixed"
         )
-    places = {place_of(task): index for index, task in enumerate(plan.tasks)}
-    good = (record for record in records[1:] if record.get("run") in places and intact(folder, record))
-    return {places[record["run"]]: outcome_of(record) for record in good}
+    return {record["run"]: outcome_of(record) for record in records[1:] if "run" in record and intact(folder, record)}
 
 
 def _records(folder: RunFolder, plan: Plan, done: Mapping[int, Outcome]) -> list[Record]:

@@ -17,6 +17,7 @@ from sim.metrics.details import acceptance_details, itl_histogram, mean_decode_c
 from sim.metrics.record import Status
 from sim.metrics.series import request_columns, timeline_columns
 from sim.metrics.slo import Slo
+from sim.metrics.statistics import MIN_REQUESTS_FOR_P99
 from sim.metrics.summary import Measure, Measured, Row, measure_run, null_reason, summary_row
 from sim.metrics.usage import extrapolated_shares
 from sim.metrics.window import Loop
@@ -127,9 +128,14 @@ def measure_of(scenario: Scenario) -> Measure:
             saturates=getattr(workload.arrivals, "max_concurrent_sessions", None) is None,
         ),
         slo=Slo() if slo is None else Slo(slo.ttft, slo.tpot, slo.e2el, slo.percentile),
-        num_gpus=scenario.engine.tensor_parallel_size,
+        num_gpus=num_gpus(scenario),
         usd_per_gpu_hour=scenario.hardware.cost_per_gpu_hour_usd,
     )
+
+
+def num_gpus(scenario: Scenario) -> int:
+    """GPUs of all replicas."""
+    return scenario.engine.tensor_parallel_size * scenario.replicas
 
 
 def _identity(task: Task, scenario: Scenario) -> Row:
@@ -148,13 +154,18 @@ def _identity(task: Task, scenario: Scenario) -> Row:
         "max_concurrency": getattr(arrivals, "max_concurrency", None),
         "request_rate": getattr(arrivals, "request_rate", None),
         "burstiness": getattr(arrivals, "burstiness", None),
+        "replicas": scenario.replicas,
+        "num_gpus": num_gpus(scenario),
     }
 
 
 def _result(task: Task, scenario: Scenario, run: Measured, row: Row) -> dict[str, object]:
     deployment = set_up(scenario, task.arm, Path(task.base_dir)).deployment
     memory = asdict(deployment.memory)
-    memory |= {"num_kv_blocks": run.record.num_kv_blocks, "block_size": run.record.block_size}
+    memory |= {
+        "num_kv_blocks": run.record.num_kv_blocks // run.record.num_replicas,
+        "block_size": run.record.block_size,
+    }
     empty = [key for key, value in row.items() if value is None]
     outside, of_time = extrapolated_shares(run.record.steps, run.steps)
     inapplicable = ("max_concurrency", "request_rate", "burstiness", "verification")
@@ -179,8 +190,6 @@ def _ended_sessions(run: Measured) -> str:
     return f"{ended} sessions ended early, their next prompt being too long: {unsent} later turns were never sent"
 
 
-#: Below this many measured requests a 99th percentile rests on fewer than ten of them.
-MIN_REQUESTS_FOR_P99 = 1000
 #: What happened to steps that the cost model had not been given.
 OUTSIDE = "lay outside of the measured step times and were priced by the fallback model"
 

@@ -43,6 +43,7 @@ class RequestRecord:
         recomputed_tokens: tokens prefilled again after preemptions.
         cached_tokens: prompt tokens found in the prefix cache at the first admission.
         shared_tokens: prompt tokens that an earlier request of the table begins with as well.
+        replica: server that it was sent to; 0 where it never was.
         session_row: row of the first turn of its session; None when no request belongs to one.
     """
 
@@ -60,15 +61,17 @@ class RequestRecord:
     recomputed_tokens: Ints
     cached_tokens: Ints
     shared_tokens: Ints
+    replica: Ints
     session_row: Ints | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class StepRecord:
-    """One row per engine step.
+    """One row per engine step, in order of their starts.
 
     Attributes:
-        start_ns, duration_ns: the step; steps do not overlap.
+        replica: server that took it.
+        start_ns, duration_ns: the step; steps of one server do not overlap.
         draft_ns, target_ns, host_ns: parts of the duration (they add up to it, except that overlapped host time is
             counted only where it sticks out of the GPU time).
         num_seqs: sequences scheduled.
@@ -86,6 +89,7 @@ class StepRecord:
         extrapolated: whether the target pass lay outside of what the cost model was given; None when no step did.
     """
 
+    replica: Ints
     start_ns: Ints
     duration_ns: Ints
     draft_ns: Ints
@@ -119,8 +123,9 @@ class RunRecord:
             position, -1 where no chunk starts. A chunk reaches to the next start or to the end of the output.
         drafted: (T,) drafts verified by the step that emitted the chunk starting here (0 elsewhere).
         accepted: (T,) drafts it accepted, before trimming at the end of the output, bonus token excluded.
-        num_kv_blocks: size of the KV pool in blocks.
+        num_kv_blocks: size of the KV pools of all servers in blocks.
         block_size: tokens per block.
+        num_replicas: servers behind the router.
         tree_depth: the most drafts that a step can accept when token trees are verified; None for chains.
         evictions: cached blocks given up to make room, of those that several requests begin with or that a preempted
             one left behind.
@@ -133,5 +138,6 @@ class RunRecord:
     accepted: NDArray[np.uint8]
     num_kv_blocks: int
     block_size: int
+    num_replicas: int = 1
     tree_depth: int | None = None
     evictions: int = 0

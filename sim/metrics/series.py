@@ -27,6 +27,7 @@ def request_columns(run: Measured, class_names: tuple[str, ...]) -> Columns:
         "first_scheduled_s": _seconds(rows.first_scheduled_ns),
         "first_token_s": _seconds(rows.first_token_ns),
         "finish_s": _seconds(rows.finish_ns),
+        "replica": rows.replica,
         "prompt_tokens": rows.prompt_tokens,
         "output_tokens": rows.emitted_tokens,
         "cached_tokens": rows.cached_tokens,
@@ -105,12 +106,19 @@ def timeline_columns(record: RunRecord, num_rows: int = TIMELINE_ROWS) -> Column
 
 
 def _interval_means(record: RunRecord, values: Ints, edges: Floats) -> Floats:
-    """Exact averages of a per-step state between the edges: differences of its piecewise linear integral."""
-    steps = record.steps
-    start, end = steps.start_ns, step_ends(steps)
-    integral = np.concatenate(([0.0], np.cumsum(values * steps.duration_ns.astype(np.float64))))
-    knots = np.ravel(np.column_stack((start, end)))
-    levels = np.ravel(np.column_stack((integral[:-1], integral[1:])))
-    if not knots.size:
+    """Exact averages of a state between the edges, of all servers together."""
+    steps, total = record.steps, np.zeros(len(edges) - 1)
+    for replica in range(record.num_replicas):
+        mine = steps.replica == replica
+        total += _server_means(steps.start_ns[mine], steps.duration_ns[mine], values[mine], edges)
+    return total
+
+
+def _server_means(start: Ints, duration: Ints, values: Ints, edges: Floats) -> Floats:
+    """Differences of the piecewise linear integral of one server's state."""
+    if not start.size:
         return np.zeros(len(edges) - 1)
+    integral = np.concatenate(([0.0], np.cumsum(values * duration.astype(np.float64))))
+    knots = np.ravel(np.column_stack((start, start + duration)))
+    levels = np.ravel(np.column_stack((integral[:-1], integral[1:])))
     return np.asarray(np.diff(np.interp(edges, knots, levels)) / np.diff(edges), np.float64)

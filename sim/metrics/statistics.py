@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+#: Below this many requests a 99th percentile rests on fewer than ten of them.
+MIN_REQUESTS_FOR_P99 = 1000
 
 
 def incomplete_beta(a: float, b: float, x: float) -> float:
@@ -48,12 +50,12 @@ def t_cdf(t: float, degrees: float) -> float:
 
 
 @lru_cache(maxsize=256)
-def t_quantile(probability: float, degrees: int) -> float:
+def t_quantile(probability: float, degrees: float) -> float:
     """The t with P(T <= t) = probability, by bisection to full double precision.
 
     Args:
         probability: strictly between 0 and 1.
-        degrees: degrees of freedom, >= 1.
+        degrees: degrees of freedom, >= 1; whole but for Welch's.
 
     Raises:
         ValueError: an argument is outside its range.
@@ -97,6 +99,29 @@ def mean_interval(values: Sequence[float], confidence: float) -> Interval:
         return Interval(mean, None, None, 1)
     half = t_quantile(0.5 + confidence / 2.0, n - 1) * float(sample.std(ddof=1)) / math.sqrt(n)
     return Interval(mean, mean - half, mean + half, n)
+
+
+def welch_interval(values: Sequence[float], base: Sequence[float], confidence: float) -> Interval:
+    """Difference of two means of independent values, `values` less `base`, of variances that may differ.
+
+    Source: B. L. Welch, "The generalization of Student's problem", Biometrika 34 (1947), with Satterthwaite's degrees
+    of freedom.
+
+    Raises:
+        ValueError: one of them is empty.
+    """
+    if not len(values) or not len(base):
+        raise ValueError("welch_interval needs at least one value on either side")
+    ours, theirs = np.asarray(values, np.float64), np.asarray(base, np.float64)
+    difference, n = float(ours.mean() - theirs.mean()), min(len(ours), len(theirs))
+    if n == 1:
+        return Interval(difference, None, None, 1)
+    a, b = (float(side.var(ddof=1)) / len(side) for side in (ours, theirs))
+    if a + b == 0.0:
+        return Interval(difference, difference, difference, n)
+    degrees = (a + b) ** 2 / (a**2 / (len(ours) - 1) + b**2 / (len(theirs) - 1))
+    half = t_quantile(0.5 + confidence / 2.0, degrees) * math.sqrt(a + b)
+    return Interval(difference, difference - half, difference + half, n)
 
 
 def paired_ratio(numerators: Sequence[float], denominators: Sequence[float], confidence: float) -> Interval:

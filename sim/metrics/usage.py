@@ -1,7 +1,8 @@
 """What the engine was doing: time-weighted batch, queue and KV use, where the step time went, saturation.
 
 A step's state (running, waiting, KV blocks) holds from its start to its end; between steps the engine is idle and the
-state is zero. Averages are over the whole window, idle time included.
+state is zero. Averages are over the whole window, idle time included. Several servers count together: their running and
+waiting requests and their KV blocks are added up, step by step means are over the steps of all.
 """
 
 from dataclasses import dataclass
@@ -39,14 +40,24 @@ def time_mean(values: ArrayLike, weights_ns: Floats, window: Window) -> float:
     return float((np.asarray(values, np.float64) * weights_ns).sum()) / (window.end_ns - window.start_ns)
 
 
-def time_quantile(values: Ints, weights_ns: Floats, window: Window, quantile: float) -> float:
-    """Smallest value that the state does not exceed for this share of the window, idle time counted as 0."""
+def time_quantile(steps: StepRecord, values: Ints, window: Window, quantile: float) -> float:
+    """Smallest value that the state of all servers together does not exceed for this share of the window."""
+    times, totals = _total_state(steps, values)
+    inside = np.clip(times, window.start_ns, window.end_ns)
+    weights_ns = np.diff(inside, append=window.end_ns).astype(np.float64)
     idle = max(window.end_ns - window.start_ns - float(weights_ns.sum()), 0.0)
-    levels = np.concatenate(([0], values))
+    levels = np.concatenate(([0], totals))
     order = np.argsort(levels, kind="stable")
     reached = np.cumsum(np.concatenate(([idle], weights_ns))[order])
     at = int(np.searchsorted(reached, quantile * reached[-1] * (1 - 1e-12)))
     return float(levels[order][min(at, len(levels) - 1)])
+
+
+def _total_state(steps: StepRecord, values: Ints) -> tuple[Ints, Ints]:
+    """When the sum of a state over all servers may change, ascending, and its value from then on."""
+    times = np.concatenate((step_ends(steps), steps.start_ns))
+    order = np.argsort(times, kind="stable")
+    return times[order], np.cumsum(np.concatenate((-values, values))[order])
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ half) are warm-up (at most N/3) and the last N/20 are cool-down; the window runs
 request to the last arrival.
 Sessions, open or closed: as in an open loop, where a session arrives with its first turn. The last arrival is then the
 moment from which no ended session is followed by another; requests that arrive after it are not measured.
-A run too short for a window (all requests start at once, or none ends in it) is measured whole, marked as not steady.
+A run too short for a window (all requests start at once, none ends in it, or in a closed loop fewer than N/10: then the
+window is a few steps between start and drain) is measured whole, marked as not steady.
 """
 
 from dataclasses import dataclass
@@ -78,7 +79,8 @@ def measurement_window(record: RunRecord, loop: Loop) -> Window:
         if loop.max_concurrency is None
         else _closed_edges(release_times(record), warmup, loop.max_concurrency)
     )
-    steady = start < end and bool(((rows.finish_ns > start) & (rows.finish_ns <= end)).any())
+    least = 1 if loop.max_concurrency is None else max(1, num // 10)
+    steady = start < end and int(((rows.finish_ns > start) & (rows.finish_ns <= end)).sum()) >= least
     if not steady:
         start, end = int(rows.arrival_ns[rows.arrival_ns >= 0].min(initial=2**62)), _end_of_run(record)
         warmup = warmup if loop.warmup_requests else 0
@@ -114,11 +116,23 @@ def _default_warmup(record: RunRecord, loop: Loop) -> int:
     num = len(record.requests.arrival_ns)
     if loop.max_concurrency is not None:
         return min(max(-(-num // 10), loop.max_concurrency), num // 3)
-    running = record.steps.running
+    running = _running(record)
     level = float(np.median(running[len(running) // 2 :])) if len(running) else 0.0
     reached = record.steps.start_ns[int(np.argmax(running >= level))] if len(running) else 0
     before = int(np.searchsorted(_entry_ns(record), reached))
     return min(max(-(-num // 10), before), num // 3)
+
+
+def _running(record: RunRecord) -> Ints:
+    """(S,) requests that run on all servers together when each step begins."""
+    steps, total = record.steps, np.zeros(len(record.steps.start_ns), np.int64)
+    for replica in range(record.num_replicas):
+        mine = np.flatnonzero(steps.replica == replica)
+        if mine.size:
+            last = mine[np.maximum(np.searchsorted(steps.start_ns[mine], steps.start_ns, side="right") - 1, 0)]
+            end = steps.start_ns[last] + steps.duration_ns[last]
+            total += np.where((steps.start_ns[last] <= steps.start_ns) & (end > steps.start_ns), steps.running[last], 0)
+    return total
 
 
 def _default_cooldown(num: int, loop: Loop) -> int:

@@ -1,6 +1,7 @@
 """What a sweep varies, and the operating points (cells) along it."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +9,34 @@ from typing import Any
 import pandas as pd
 
 _PREFIX = "vary."
+#: The first plural of a noun.
+_ONE = re.compile(r"(request|token|draft)s\b")
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """How an axis is called: in a table, below a chart, and after a number."""
+
+    short: str
+    label: str
+    noun: str
+
+
+#: End of a dotted key -> its words.
+_KNOWN = {
+    "max_concurrency": _Words("concurrency", "Concurrency (requests in flight)", "concurrent requests"),
+    "request_rate": _Words("request rate", "Request rate (requests per second)", "requests/s"),
+    "rate_scale": _Words("rate scale", "Arrival rate (multiple of the recorded one)", ""),
+    "prompt_tokens.value": _Words("prompt length", "Prompt length (tokens)", "prompt tokens"),
+    "output_tokens.value": _Words("output length", "Output length (tokens)", "output tokens"),
+    "num_speculative_tokens": _Words("K", "Drafts per step (K)", "drafts per step"),
+    "acceptance.rate": _Words("acceptance", "Acceptance of one draft", ""),
+    "what_if.acceptance": _Words("acceptance factor", "Acceptance of a draft (multiple of the stated one)", ""),
+    "what_if.draft_time": _Words("draft-time factor", "Draft time (multiple of the cost model's)", ""),
+    "what_if.verify_time": _Words("verify-time factor", "Verify time (multiple of the cost model's)", ""),
+    "what_if.target_time": _Words("target-time factor", "Target time (multiple of the cost model's)", ""),
+    "what_if.host_time": _Words("host-time factor", "Host time (multiple of the cost model's)", ""),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,24 +57,27 @@ class Axis:
         return self.key.rsplit(".", 1)[-1]
 
     @property
+    def _words(self) -> "_Words":
+        for ending, words in _KNOWN.items():
+            if f".{self.key}".endswith(f".{ending}"):
+                return words
+        name = self.leaf.replace("_", " ")
+        return _Words(name, name.capitalize(), "")
+
+    @property
     def short(self) -> str:
-        """One or two words, for tooltips and table heads."""
-        return {"max_concurrency": "concurrency", "request_rate": "request rate"}.get(self.leaf, _words(self.leaf))
+        """A few words, for tooltips and table heads."""
+        return self._words.short
 
     @property
     def label(self) -> str:
         """For the axis of a chart."""
-        names = {
-            "max_concurrency": "Concurrency (requests in flight)",
-            "request_rate": "Request rate (requests per second)",
-            "rate_scale": "Arrival rate (multiple of the recorded one)",
-        }
-        return names.get(self.leaf, _words(self.leaf).capitalize())
+        return self._words.label
 
     @property
     def noun(self) -> str:
         """What a number on the axis counts, as it follows the number."""
-        return {"max_concurrency": "concurrent requests", "request_rate": "requests/s"}.get(self.leaf, "")
+        return self._words.noun
 
     @property
     def analytic(self) -> bool:
@@ -60,7 +92,7 @@ class Axis:
     def say(self, value: object) -> str:
         """`64 concurrent requests`, `12 requests/s`, `acceptance rate 0.7`."""
         text = say_value(value)
-        noun = self.noun.replace("requests", "request") if value == 1 else self.noun
+        noun = _ONE.sub(r"\1", self.noun) if value == 1 else self.noun
         return f"{text} {noun}" if noun else f"{self.short} {text}"
 
 
@@ -162,7 +194,3 @@ def _place(vary: Mapping[str, Any], axis: Axis | None) -> tuple[Any, str]:
 def others_label(vary: Mapping[str, Any]) -> str:
     """What is varied besides the axis, as text: `K = 3, tensor_parallel_size = 2`."""
     return ", ".join(f"{key.rsplit('.', 1)[-1]} = {say_value(value)}" for key, value in vary.items())
-
-
-def _words(leaf: str) -> str:
-    return leaf.replace("_", " ")

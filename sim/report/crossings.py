@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sim.metrics.statistics import MIN_REQUESTS_FOR_P99
 from sim.report.axis import Axis, Slice, others_label, say_value
 from sim.report.reader import Results
 from sim.report.wording import factor, interval, listed, number, verdict_clause
@@ -146,6 +147,25 @@ def gain(found: Mapping[str, Any], axis: Axis) -> str:
     if best is None:
         return ""
     return f"{factor(float(best))} at {axis.short} {say_value(at)}" if at is not None else factor(float(best))
+
+
+def caveats(found: Found, baseline: str, axis: Axis) -> list[str]:
+    """What limits the answer, as clauses: a full KV pool, an engine that cannot keep up, too few requests for a p99."""
+    clauses = ["KV cache full first"] if found.get("capacity_reached_first") else []
+    ours, theirs = found.get("saturates_at"), found.get("baseline_saturates_at")
+    if ours is not None:
+        order = "before" if theirs is None or theirs > ours else "like" if theirs == ours else "after"
+        clauses.append(f"saturates at {axis.say(ours)}, {order} {baseline}")
+    elif theirs is not None:
+        clauses.append(f"keeps up where {baseline} saturates at {axis.say(theirs)}")
+    saturated = min((load for load in (ours, theirs) if load is not None), default=float("inf"))
+    lost = [load for load in found.get("left_out") or () if load < saturated]
+    if lost and found.get("status") != "indeterminate":
+        clauses.append(f"nothing to compare at {axis.short} {listed([say_value(load) for load in lost])}")
+    fewest = found.get("fewest_requests")
+    if fewest is not None and fewest < MIN_REQUESTS_FOR_P99:
+        clauses.append(f"p99 of as few as {fewest} requests: fewer than {MIN_REQUESTS_FOR_P99}")
+    return clauses
 
 
 def _clause(crossing: Mapping[str, Any], axis: Axis, first: bool) -> str:

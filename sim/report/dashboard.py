@@ -13,7 +13,18 @@ from plotly.io.json import to_json_plotly
 from plotly.offline import get_plotlyjs
 
 from sim.experiment.files import write_bytes
-from sim.report.figures import acceptance, latency_cdf, loads, memory, pareto, regret, speedup, step_time, timeline
+from sim.report.figures import (
+    acceptance,
+    latency_cdf,
+    loads,
+    memory,
+    pareto,
+    regret,
+    speedup,
+    step_time,
+    timeline,
+    tornado,
+)
 from sim.report.figures.provenance import provenance_html, subtitle
 from sim.report.figures.verdict import headline, verdict_html
 from sim.report.panel import Panel, figures_of, panel_html
@@ -25,8 +36,8 @@ Plotlyjs = Literal["gzip", "inline"]
 
 #: in the order of the page
 PANELS: tuple[Callable[[Results], Panel | None], ...] = (
-    speedup.panel, loads.panel, pareto.panel, latency_cdf.panel, acceptance.panel, regret.panel, step_time.panel,
-    timeline.panel, memory.panel,
+    tornado.panel, speedup.panel, loads.panel, pareto.panel, latency_cdf.panel, acceptance.panel, regret.panel,
+    step_time.panel, timeline.panel, memory.panel,
 )  # fmt: skip
 
 

@@ -113,9 +113,12 @@ def _accepted(acceptance: Acceptance) -> str:
     name = " ".join(part for part in (acceptance.kind, printable(acceptance.profile)) if part)
     traffic = f"{acceptance.traffic}: " if acceptance.traffic else ""
     rates = " ".join(f"{rate:.3f}" for rate in acceptance.rates)
-    spelt = f"{acceptance.acceptance_rate:.1%} of drafts accepted, alpha {acceptance.alpha:.3f}"
+    share, alpha = acceptance.acceptance_rate, acceptance.alpha
+    spelt = [] if share is None else [f"{share:.1%} of drafts accepted"]
+    spelt += [] if alpha is None else [f"alpha {alpha:.3f}"]
+    summary = f"{', '.join(spelt)}; " if spelt else ""
     mean = f"{acceptance.tokens_per_step:.2f} tokens per step with the bonus"
-    return f"{traffic}{mean} ({name}): {spelt}; by position {rates}"
+    return f"{traffic}{mean} ({name}): {summary}by {'position' if alpha is not None else 'depth'} {rates}"
 
 
 def _cost(explanation: Explanation) -> Iterator[str]:

@@ -49,7 +49,7 @@ def answers_text(batch: Mapping[str, Mapping[str, Any]], answers: Sequence[Found
 
 def _section(axis: str, results: Results) -> Iterator[str]:
     replicates = results.manifest["replicates"]
-    yield _TITLES.get(axis, f"Over {axis.replace('_', ' ')}")
+    yield _TITLES.get(axis) or f"Over {results.axis.short if results.axis else axis}"
     if results.axis is None:
         return
     values = [cell.x for cell in results.slices[0].cells]

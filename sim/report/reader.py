@@ -101,6 +101,11 @@ class Results:
         found = self.manifest.get("verification") or {}
         return {arm: (", ".join(map(str, rule["kinds"])), bool(rule["lossless"])) for arm, rule in found.items()}
 
+    def extra(self, name: str) -> dict[str, Any] | None:
+        """The answer of a command that adds a JSON file to the folder; None without one."""
+        path = self.run_dir / name
+        return read_document(path) if path.is_file() else None
+
     @cached_property
     def slices(self) -> tuple[Slice, ...]:
         """Cells grouped by what is varied besides the axis; one group with an empty label when nothing else is."""

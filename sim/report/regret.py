@@ -8,7 +8,7 @@ import pandas as pd
 
 from sim.report.axis import Cell, say_value
 from sim.report.reader import Results
-from sim.report.wording import clean, number
+from sim.report.wording import clean, listed, metric_name, number
 
 METRICS = ("output_throughput", "mean_tpot_ms")
 AGAINST = ("oracle", "best_fixed")
@@ -74,9 +74,15 @@ def _number(value: Any) -> float | None:
 
 
 def regret_lines(results: Results) -> Iterator[str]:
-    """A table per operating point for the terminal, at most 100 columns; nothing when K is no choice."""
+    """A table per operating point for the terminal, at most 100 columns; nothing when K is no choice.
+
+    One sentence instead where every arm has a fixed K and there is no oracle: then there is little to tell.
+    """
     metric = metric_of(results)
     if metric is None:
+        return
+    if set(results.regret["rule"]) <= {"fixed", "plain"}:
+        yield _best_fixed(results, metric)
         return
     words = {"output_throughput": "output throughput", "mean_tpot_ms": "mean TPOT"}[metric]
     yield f"Choosing K: regret, the share of {words} lost in % ({results.ci}; negative: gained)"
@@ -90,6 +96,25 @@ def regret_lines(results: Results) -> Iterator[str]:
         yield from map(_line, rows)
     if not found_oracle:
         yield f"  {NO_ORACLE}"
+
+
+def _best_fixed(results: Results, metric: str) -> str:
+    """Which fixed K is best where, and what the other arms lose to it."""
+    best: dict[str, list[Cell]] = {}
+    lost: dict[str, list[float]] = {}
+    for cell in results.done:
+        for row in rule_rows(results, cell, metric):
+            regret = row.regrets["best_fixed"]
+            cells = best.setdefault(regret.reference, [])
+            cells += [] if cell in cells else [cell]
+            lost.setdefault(row.arm, []).append(regret.share)
+    everywhere = len(best) == 1
+    winners = [f"{clean(arm)}{'' if everywhere else f' ({len(cells)} loads)'}" for arm, cells in best.items()]
+    losers = [f"{clean(arm)} {100 * min(shares):.0f} to {100 * max(shares):.0f} %" for arm, shares in lost.items()]
+    text = (
+        f"Best fixed K: {listed(winners)}{' at every load' if everywhere else ''}; lost against it: {', '.join(losers)}"
+    )
+    return f"{text} ({metric_name(metric)})"
 
 
 def _heading(results: Results, cell: Cell, rows: list[RuleRow]) -> Iterator[str]:
@@ -111,5 +136,6 @@ def _share(regret: Regret | None) -> str:
     if regret is None:
         return "-"
     low, high = regret.low, regret.high
-    ci = f" ({100 * low:.1f}, {100 * high:.1f})" if low is not None and high is not None else ""
-    return f"{100 * regret.share:.1f}{ci}"
+    digits = 1 if abs(regret.share) < 1 else 0
+    ci = f" ({100 * low:.{digits}f}, {100 * high:.{digits}f})" if low is not None and high is not None else ""
+    return f"{100 * regret.share:.{digits}f}{ci}"

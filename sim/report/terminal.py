@@ -53,7 +53,7 @@ def summary_text(run_dir: Path, colour: bool = False) -> str:
         lines += _sweep(results, results.axis, part, paint) if results.axis else _point(results, part.cells[0], paint)
         if results.axis:
             lines += break_even_lines(results, results.axis, part)
-    lines += [*map(_ascii, regret_lines(results)), *_closed_form(results), *_acceptance(results)]
+    lines += [*_regret(results), *_closed_form(results), *_acceptance(results)]
     lines += [*_verification(results), *_notes(results)]
     return "\n".join(line.rstrip() for line in lines).rstrip() + "\n"
 
@@ -86,13 +86,15 @@ def _sweep(results: Results, axis: Axis, part: Slice, paint: _Paint) -> Iterator
     """A row per load: throughput of the baseline, speed-up of each arm, TPOT of all."""
     title = f"speed-up of {metric_name(be.main_objective(results)).removeprefix('output ')} ({results.ci})"
     for group in _groups(results):
-        names = [_fit(arm, 18).rjust(18) for arm in group]
+        wide = 18 if len(group) > 1 else 36  # room for the title, which says what the speed-up is of
+        names = [_fit(arm, wide).rjust(wide) for arm in group]
         times = [_fit(arm, 9).rjust(10) for arm in (results.baseline, *group)]
-        yield f"{'':>13}{'tok/s':>12}{_ruled(19 * len(group), title)}{_ruled(10 * len(times), 'mean TPOT (ms)')}"
+        titles = _ruled((wide + 1) * len(group), title) + _ruled(10 * len(times), "mean TPOT (ms)")
+        yield f"{'':>13}{'tok/s':>12}{titles}"
         base = _fit(results.baseline, 11)
         yield paint(f"{_fit(axis.short, 12):<13}{base:>12}{''.join(f' {n}' for n in names)}{''.join(times)}", "dim")
         for cell in part.cells:
-            yield _sweep_row(results, cell, group, paint)
+            yield _sweep_row(results, cell, group, wide, paint)
         yield ""
 
 
@@ -103,12 +105,12 @@ def _ruled(width: int, title: str) -> str:
     return f" {shown:>{width - 1}}" if width else ""
 
 
-def _sweep_row(results: Results, cell: Cell, group: Sequence[str], paint: _Paint) -> str:
+def _sweep_row(results: Results, cell: Cell, group: Sequence[str], wide: int, paint: _Paint) -> str:
     head = f"{_ascii(say_value(cell.x)):<13}"
     if not cell.done:
         return _fit(f"{head} failed: {cell.reason}", WIDTH)
     ratios = [results.ratio(cell, arm, be.main_objective(results)) for arm in group]
-    gains = "".join(" " + _gain(ratio, 18, paint) for ratio in ratios)
+    gains = "".join(" " + _gain(ratio, wide, paint) for ratio in ratios)
     times = "".join(f"{_level(results, cell, arm, 'mean_tpot_ms'):>10}" for arm in (results.baseline, *group))
     flag = " saturated" if any(results.saturated(cell, arm) for arm in (results.baseline, *group)) else ""
     return f"{head}{_level(results, cell, results.baseline, 'output_throughput'):>12}{gains}{times}{flag}"
@@ -156,11 +158,9 @@ def break_even_lines(results: Results, axis: Axis, part: Slice) -> Iterator[str]
 def _clause(results: Results, axis: Axis, part: Slice, arm: str, objective: str, found: be.Found) -> str:
     points = "; ".join(be.precise(crossing, results.ci) for crossing in be.crossings(found))
     best = be.gain(found, axis)
-    full = "; KV cache full first" if found.get("capacity_reached_first") else ""
     detail = f": {points}" if points else ""
-    return f"{clean(arm)} {be.clause(results, axis, part, arm, objective)}{detail}{full}" + (
-        f"; largest gain {best}" if best else ""
-    )
+    clauses = [*be.caveats(found, clean(results.baseline), axis), *([f"largest gain {best}"] if best else [])]
+    return "; ".join([f"{clean(arm)} {be.clause(results, axis, part, arm, objective)}{detail}", *clauses])
 
 
 def _acceptance(results: Results) -> Iterator[str]:
@@ -197,6 +197,11 @@ def _verification(results: Results) -> Iterator[str]:
 def _mean_level(results: Results, arm: str, metric: str) -> float:
     levels = [level.mean for cell in results.done if (level := results.level(cell, arm, metric))]
     return sum(levels) / len(levels) if levels else 0.0
+
+
+def _regret(results: Results) -> Iterator[str]:
+    lines = [_ascii(line) for line in regret_lines(results)]
+    yield from lines if len(lines) > 1 else (part for line in lines for part in wrapped(line, ""))
 
 
 def _closed_form(results: Results) -> Iterator[str]:

@@ -26,6 +26,7 @@ METRICS: dict[str, tuple[str, str, bool]] = {
     "mean_e2el_ms": ("mean E2E latency", "ms", False),
     "median_e2el_ms": ("median E2E latency", "ms", False),
     "p99_e2el_ms": ("p99 E2E latency", "ms", False),
+    "usd_per_mtok_output": ("cost per million output tokens", "USD", False),
 }
 
 _TAG = re.compile(r"<[^<>]*>")

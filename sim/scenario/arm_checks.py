@@ -97,14 +97,13 @@ def _limit_of(model: AcceptanceModel, context: Context) -> int | None:
         return None
 
 
-@reads("arms")
+@reads("arms", "engine", "hardware")
 def _acceptance_describes_the_tree(context: Context) -> Iterator[Finding]:
     for name, arm in context.scenario.arms.items():
         config = arm.speculative_config
         if config.tree_shape is None:
             continue
-        ranges = getattr(config, "num_speculative_tokens_per_batch_size", None) or ()
-        sizes = sorted({config.max_draft_tokens, *(k for _, _, k in ranges if k)})
+        sizes = sorted({config.max_draft_tokens, *_possible(arm, context)})
         for path, model in _acceptance_models(name, arm):
             limit = _limit_of(model, context)
             try:
@@ -112,6 +111,12 @@ def _acceptance_describes_the_tree(context: Context) -> Iterator[Finding]:
                     model.check_tree(config.tree_shape, size)
             except ScenarioError as error:
                 yield Finding(path, str(error))
+
+
+def _possible(arm: Arm, context: Context) -> tuple[int, ...]:
+    """Every K above 0 that the arm's rule may pick."""
+    most = context.engine.max_num_seqs if context.engine else None
+    return arm.k_rule.possible(arm.speculative_config.max_draft_tokens, most or MAX_NUM_SEQS)
 
 
 @reads("arms")
@@ -131,16 +136,16 @@ def _rule_fits_the_drafts(context: Context) -> Iterator[Finding]:
         if arm.speculates and arm.rule.needs_draft_probabilities and not config.drafts_have_probabilities:
             message = f"{arm.rule.kind} looks at the drafter's probabilities, but {config.method} has none"
             yield Finding(("arms", name, "verification"), f"{message}; its drafts are verified by greedy_draft")
+        elif arm.rule.judges_blocks and config.tree_shape is not None:
+            message = f"{arm.rule.kind} judges the drafts of a chain together; {config.method} drafts a tree"
+            yield Finding(("arms", name, "verification"), message)
 
 
 @reads("arms", "engine", "hardware")
 def _acceptance_of_every_k(context: Context) -> Iterator[Finding]:
     """Kinds that know single K only have to know all that the arm's rule picks."""
-    most = context.engine.max_num_seqs if context.engine else None
     for name, arm in context.scenario.arms.items():
-        k = arm.speculative_config.max_draft_tokens
-        table, sizes = arm.k_rule.table(k), range(1, (most or MAX_NUM_SEQS) + 1)
-        asked = range(1, k + 1) if table is None else sorted({table.at(num_seqs) for num_seqs in sizes} - {0})
+        asked = _possible(arm, context)
         for path, model in _acceptance_models(name, arm):
             missing = ", ".join(map(str, model.missing_draft_tokens(asked)))
             if missing:
@@ -161,6 +166,18 @@ def _vocabularies(context: Context) -> Iterator[Finding]:
                 "set use_heterogeneous_vocab: true and state an acceptance measured that way"
             )
             yield Finding(("arms", name, "speculative_config", "model"), message)
+
+
+@reads("arms", "model")
+def _drafter_exists(context: Context) -> Iterator[Finding]:
+    """Heads or layers that the target does not have, draft models that nobody knows."""
+    for name, arm in context.scenario.arms.items():
+        method = arm.speculative_config
+        if context.model:
+            try:
+                method.drafter_model(context.model, context.base_dir)
+            except ScenarioError as error:
+                yield Finding(("arms", name, "speculative_config"), str(error))
 
 
 def _drafter(context: Context, method: SpeculationMethod) -> Model | None:

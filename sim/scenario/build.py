@@ -22,12 +22,13 @@ from sim.scenario.what_if import AS_STATED, WhatIf
 from sim.scheduler.overlapped import OverlappedScheduler
 from sim.scheduler.plan import SchedulerConfig
 from sim.scheduler.schedule import Scheduler
+from sim.server.assemble import assemble
 from sim.server.overlapped import OverlappedServer
 from sim.server.pricing import StepPricer
-from sim.server.recorder import Recorder
+from sim.server.recorder import Ledger, Recorder
+from sim.server.router import Router
 from sim.server.server import Server
 from sim.speculation.base import Drafter
-from sim.workload.arrivals.base import ArrivalProcess
 from sim.workload.requests import RequestTable
 
 
@@ -171,41 +172,56 @@ def simulate(scenario: Scenario, arm: str, replicate: int, base_dir: Path, *, le
         InvariantError: a law of the simulation was broken.
     """
     streams = Streams(scenario.seed, replicate)
-    requests = scenario.workload.requests(streams, base_dir)
+    requests = scenario.what_if.requests(scenario.workload.requests(streams, base_dir))
     setup = set_up(scenario, arm, base_dir)
     tape = draw_tape(setup.arm, requests, streams)
     k = setup.arm.speculative_config.max_draft_tokens
     if k and setup.what_if.acceptance != 1.0:  # survivals take time
         tape = setup.what_if.tape(tape, setup.survival(k), requests, streams)
-    return serve(setup, requests, tape, streams, scenario.workload.arrivals, leap=leap)
+    return serve(scenario, setup, requests, tape, streams, leap=leap)
 
 
 def serve(
-    setup: ArmSetup,
-    requests: RequestTable,
-    tape: Tape,
-    streams: Streams,
-    arrivals: ArrivalProcess,
-    *,
-    leap: bool = True,
+    scenario: Scenario, setup: ArmSetup, requests: RequestTable, tape: Tape, streams: Streams, *, leap: bool = True
 ) -> RunRecord:
-    """Run a bound arm on given requests and acceptance; the rest as `simulate`.
+    """Run a bound arm on these requests and this acceptance, with the arrivals and replicas of the scenario.
 
     Raises:
         InvariantError: a law of the simulation was broken.
     """
-    rule, switching = bind_rule(setup, requests, tape, streams), setup.arm.k_rule.switching
-    config, stops = setup.scheduler_config, switching.drafter_stops
-    env, recorder = simpy.Environment(), Recorder(requests)
-    if setup.engine.async_scheduling:
-        ahead = OverlappedScheduler(config, requests, tape, rule, stops)
-        scheduler: Scheduler = ahead
-        server: Server = OverlappedServer(env, ahead, setup.cost, setup.drafter, recorder, switching=switching)
-    else:
-        scheduler = Scheduler(config, requests, tape, rule, stops)
-        server = Server(env, scheduler, setup.cost, setup.drafter, recorder, leap, switching)
-    submit = server.submit if arrivals.waits else server.post
-    env.process(arrivals.drive(env, requests, submit))
-    env.run()
-    scheduler.check()
-    return recorder.record(scheduler)
+    run = _Run(setup, requests, tape, streams, leap)
+    servers = [run.server(number) for number in range(scenario.replicas)]
+    front = servers[0] if len(servers) == 1 else Router(servers, scenario.router, requests)
+    arrivals = scenario.workload.arrivals
+    submit = front.submit if arrivals.waits else front.post
+    run.env.process(arrivals.drive(run.env, requests, submit))
+    return run.record()
+
+
+class _Run:
+    """The servers of one run: their clock, what they write down, and their schedulers."""
+
+    def __init__(self, setup: ArmSetup, requests: RequestTable, tape: Tape, streams: Streams, leap: bool) -> None:
+        self.env, self._ledger = simpy.Environment(), Ledger(requests)
+        self._setup, self._tape, self._streams, self._leap = setup, tape, streams, leap
+        self._servers: list[tuple[Recorder, Scheduler]] = []
+
+    def server(self, number: int) -> Server:
+        """Another server, like the others; its K rule learns from its own requests."""
+        setup, table, recorder = self._setup, self._ledger.table, Recorder(self._ledger, number)
+        rule, switching = bind_rule(setup, table, self._tape, self._streams), setup.arm.k_rule.switching
+        config, stops = setup.scheduler_config, switching.drafter_stops
+        if setup.engine.async_scheduling:
+            ahead = OverlappedScheduler(config, table, self._tape, rule, stops)
+            self._servers.append((recorder, ahead))
+            return OverlappedServer(self.env, ahead, setup.cost, setup.drafter, recorder, switching=switching)
+        scheduler = Scheduler(config, table, self._tape, rule, stops)
+        self._servers.append((recorder, scheduler))
+        return Server(self.env, scheduler, setup.cost, setup.drafter, recorder, self._leap, switching)
+
+    def record(self) -> RunRecord:
+        """Let time pass until nothing happens any more; what was written down."""
+        self.env.run()
+        for _, scheduler in self._servers:
+            scheduler.check()
+        return assemble(self._ledger, self._servers)

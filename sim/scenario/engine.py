@@ -28,6 +28,9 @@ ONLY_VALUE: dict[str, object] = {
     "runner": "generate", "use_v2_block_manager": True, "max_num_partial_prefills": 1, "device": "cuda",
 }  # fmt: skip
 
+#: What to write instead of some of them.
+INSTEAD = {"data_parallel_size": "independent servers behind a router are `replicas` of the scenario"}
+
 _NO_EFFECT = """
     model tokenizer tokenizer_mode tokenizer_revision revision code_revision hf_token hf_config_path hf_overrides
     trust_remote_code skip_tokenizer_init served_model_name config_format load_format download_dir ignore_patterns

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from sim.cost.roofline import Roofline, packed_attention
 from sim.errors import ScenarioError
 from sim.hardware.profile import choose_profile
+from sim.routing.least_outstanding import LeastOutstanding
 from sim.scenario.defaults import KV_CACHE_DTYPES
 from sim.scenario.findings import Context, Finding, note, reads
 from sim.scenario.suggestions import found
@@ -47,6 +48,14 @@ def _engine_limits(context: Context) -> Iterator[Finding]:
     if stated.max_num_scheduled_tokens and stated.max_num_scheduled_tokens > tokens:
         message = f"found {stated.max_num_scheduled_tokens}; allowed: at most max_num_batched_tokens = {tokens}"
         yield Finding(("engine", "max_num_scheduled_tokens"), message)
+
+
+@reads("router", "sweep")
+def _router_has_a_choice(context: Context) -> Iterator[Finding]:
+    scenario = context.scenario
+    varied = "replicas" in scenario.sweep.vary
+    if scenario.router != LeastOutstanding() and scenario.replicas == 1 and not varied:
+        yield note(("router",), "no effect: there is one replica")
 
 
 @reads("engine", "model")

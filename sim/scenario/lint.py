@@ -90,14 +90,16 @@ def _describe(scenario: Scenario, arm: str, base_dir: Path) -> str:
 
 
 def _spelt(model: AcceptanceModel, setup: ArmSetup) -> str:
-    k = setup.arm.speculative_config.max_draft_tokens
+    method = setup.arm.speculative_config
+    k = method.max_draft_tokens
     if not k:
         return model.kind
     spelt = from_survival(setup.survival(k))
-    return (
-        f"{model.kind} ({spelt.tokens_per_step:.2f} tokens per step with the bonus, {spelt.acceptance_rate:.0%} of "
-        f"drafts accepted, alpha {spelt.alpha:.3f} at K={k})"
-    )
+    share = method.accepted_share(spelt.accepted_per_step)
+    words = [f"{spelt.tokens_per_step:.2f} tokens per step with the bonus"]
+    words += [] if share is None else [f"{share:.0%} of drafts accepted"]
+    words += [f"alpha {spelt.alpha:.3f}"] if method.one_alpha else []
+    return f"{model.kind} ({', '.join(words)} at K={k})"
 
 
 def plural(count: int, word: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from sim.errors import Problem, ScenarioError
 from sim.scenario import pasted_rules
 from sim.scenario.document import Node, Path, dotted, from_plain, problem_at
-from sim.scenario.engine import ONLY_VALUE, EngineArgs
+from sim.scenario.engine import INSTEAD, ONLY_VALUE, EngineArgs
 from sim.scenario.pasted_trees import spelled_out
 from sim.scenario.suggestions import found
 from sim.scenario.yaml_reader import read_yaml
@@ -82,7 +82,8 @@ def _engine(pasted: Pasted) -> None:
         path: Path = ("engine", key)
         if key in ONLY_VALUE:
             if node.value is not None and node.value != ONLY_VALUE[key]:
-                pasted.complain(path, f"found {found(node.value)}; only {found(ONLY_VALUE[key])} is simulated")
+                hint = f"; {INSTEAD[key]}" if key in INSTEAD else ""
+                pasted.complain(path, f"found {found(node.value)}; only {found(ONLY_VALUE[key])} is simulated{hint}")
             pasted.drop(path)
         elif key == "speculative_config":
             pasted.complain(path, "belongs to an arm: arms.<name>.speculative_config", key=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from sim.routing.prefix_affinity import PrefixAffinity
 from sim.scenario.document import Path
 from sim.scenario.findings import Context, Finding, note, reads
 from sim.workload.prefixes import SharedPrefix
@@ -64,6 +65,17 @@ def _sessions_fit_the_context(context: Context) -> Iterator[Finding]:
     elif facts.max_prompt_tokens + facts.max_output_tokens > limit:
         longest = facts.max_prompt_tokens + facts.max_output_tokens
         yield note(path, f"the longest session grows to {longest:,} tokens, {ends}")
+
+
+@reads("router", "workload", "engine", "sweep")
+def _router_finds_prefixes(context: Context) -> Iterator[Finding]:
+    scenario = context.scenario
+    if not isinstance(scenario.router, PrefixAffinity):
+        return
+    if not _shares(context):
+        yield note(("router",), "requests go to the replica with the fewest outstanding: no prompts begin alike")
+    elif not scenario.engine.enable_prefix_caching and CACHING_KEY not in scenario.sweep.vary:
+        yield note(("router",), f"nothing is gained by it: {CACHING_KEY} is off")
 
 
 def _prefixes(context: Context) -> Iterator[tuple[Path, SharedPrefix]]:

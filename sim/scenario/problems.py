@@ -44,9 +44,15 @@ def unknown_key(root: Node, path: Path) -> Problem:
     """`unknown key; did you mean ...?`, pointing at the key."""
     key, allowed = str(path[-1]), allowed_keys(root.plain(), path[:-1])
     hint = did_you_mean(key, allowed)
-    if not hint and (places := places_of(key)):
+    if not hint and (places := [place for place in places_of(key) if not _is_at(path, place)]):
         hint = f"; did you mean {' or '.join(places)}?"
     return problem_at(root, path, f"unknown key{hint or '; ' + one_of(allowed)}", key=True)
+
+
+def _is_at(path: Path, place: str) -> bool:
+    """Whether a key stands at this place already, where another kind may have it."""
+    steps = place.split(".")
+    return len(steps) == len(path) and all(step in (str(at), "<name>") for step, at in zip(steps, path, strict=True))
 
 
 def path_of(error: ErrorDetails, root: Node) -> Path:

@@ -12,7 +12,7 @@ def _slo_has_a_bound(context: Context) -> Iterator[Finding]:
         yield Finding(("slo",), "states no bound; allowed: at least one of ttft, tpot, e2el (ms)", at_key=True)
 
 
-@reads("slo", "sweep", "arms")
+@reads("slo", "sweep", "arms", "hardware")
 def _breakeven(context: Context) -> Iterator[Finding]:
     sweep, path = context.scenario.sweep, ("sweep", "breakeven")
     if sweep.breakeven is None:
@@ -22,3 +22,6 @@ def _breakeven(context: Context) -> Iterator[Finding]:
     if "request_goodput" in sweep.breakeven.objectives and context.scenario.slo is None:
         index = sweep.breakeven.objectives.index("request_goodput")
         yield Finding((*path, "objectives", index), "request_goodput needs an `slo`")
+    if "usd_per_mtok_output" in sweep.breakeven.objectives and context.scenario.hardware.cost_per_gpu_hour_usd is None:
+        index = sweep.breakeven.objectives.index("usd_per_mtok_output")
+        yield Finding((*path, "objectives", index), "usd_per_mtok_output needs `hardware.cost_per_gpu_hour_usd`")

@@ -40,8 +40,16 @@ def _references(arm: Any) -> Iterator[tuple[str, Arms]]:
     rest = {key: value for key, value in arm.items() if key != "draft_length"}
     fixed = {key: value for key, value in config.items() if key != _TABLE}
     yield "oracle", rest | {"speculative_config": fixed, "draft_length": {"kind": "oracle"}}
-    for tokens in range(1, k + 1):
+    for tokens in _sizes(config.get("tree"), k):
         yield f"k{tokens}", rest | {"speculative_config": fixed | {_K: tokens}}
+
+
+def _sizes(tree: Any, k: int) -> range:
+    """Every fixed K up to this one: a dynamic tree has a node per level at least, a written one all its nodes."""
+    if not isinstance(tree, Mapping) or tree.get("kind") == "optimal":
+        return range(1, k + 1)
+    depth = tree.get("depth") if tree.get("kind") == "dynamic" else k
+    return range(depth if isinstance(depth, int) else 1, k + 1)
 
 
 def _identity(arm: Mapping[str, Any]) -> str:

@@ -10,17 +10,19 @@ from sim.hardware.catalogue import find_gpu
 from sim.hardware.gpu import Gpu
 from sim.models.catalogue import find_model
 from sim.models.model import KvCacheDtype, Model, WeightDtype
+from sim.routing.base import ROUTERS, RoutingPolicy
+from sim.routing.least_outstanding import LeastOutstanding
 from sim.scenario.arms import Arm
 from sim.scenario.defaults import fill_defaults
 from sim.scenario.engine import EngineArgs
 from sim.scenario.ranges import Values, expand
+from sim.scenario.slo import SloChoice
 from sim.scenario.what_if import AS_STATED, WhatIf
 from sim.spec import Seq, Spec
-from sim.units import Bytes, BytesPerS, FlopPerS, Milliseconds, PositiveCount
+from sim.units import Bytes, BytesPerS, FlopPerS, PositiveCount
 from sim.workload.workload import Workload
 
 Slug = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,79}$")]
-PositiveMs = Annotated[Milliseconds, Field(gt=0)]
 
 
 def _inline_or_name(value: object) -> str:
@@ -91,23 +93,11 @@ class ModelChoice(Spec):
         return find_model(self.target, base_dir) if isinstance(self.target, str) else self.target
 
 
-class Slo(Spec):
-    """Latency objectives; a request is good when it meets all of them. At least one is needed.
-
-    Attributes:
-        percentile: share of requests, in percent, that must be good for the SLO to count as met.
-    """
-
-    ttft: PositiveMs | None = None
-    tpot: PositiveMs | None = None
-    e2el: PositiveMs | None = None
-    percentile: Annotated[float, Field(gt=0, lt=100)] = 99.0
-
-
 Objective = Literal[
     "output_throughput", "request_throughput", "total_token_throughput", "request_goodput", "tok_s_user_median",
     "mean_ttft_ms", "median_ttft_ms", "p99_ttft_ms", "mean_tpot_ms", "median_tpot_ms", "p99_tpot_ms",
     "mean_itl_ms", "median_itl_ms", "p99_itl_ms", "mean_e2el_ms", "median_e2el_ms", "p99_e2el_ms",
+    "usd_per_mtok_output",
 ]  # fmt: skip
 
 
@@ -167,8 +157,11 @@ class Scenario(Spec):
     Attributes:
         name: names the results folder.
         seed: of all random numbers; replicates and arms share it.
+        replicas: servers like this one, behind a router; each has its own `tensor_parallel_size` GPUs, and the load is
+            that of all together.
+        router: which replica gets a request.
         baseline: the arm the others are compared with; default `plain`, else the first arm without speculation.
-        what_if: factors on times and acceptance, all 1 unless a study asks how much depends on them.
+        what_if: factors on times, acceptance and lengths, all 1 unless a study asks how much depends on them.
     """
 
     schema_version: Literal[1] = 1
@@ -178,10 +171,12 @@ class Scenario(Spec):
     model: ModelChoice
     cost_model: Annotated[CostModel, COST_MODELS]
     engine: EngineArgs = Field(default_factory=EngineArgs)
+    replicas: Annotated[PositiveCount, Field(le=1024)] = 1
+    router: Annotated[RoutingPolicy, ROUTERS] = Field(default_factory=LeastOutstanding)
     arms: Annotated[dict[Slug, Arm], Field(min_length=1)]
     baseline: str = ""
     workload: Workload
-    slo: Slo | None = None
+    slo: SloChoice | None = None
     what_if: WhatIf = AS_STATED
     sweep: Sweep = Field(default_factory=Sweep)
 

@@ -1,4 +1,4 @@
-"""What if the inputs were wrong: factors on times and acceptance, all 1 in a scenario that takes them as they are."""
+"""What if the inputs were wrong: factors on times, acceptance and lengths, all 1 where they are taken as they are."""
 
 from dataclasses import dataclass, replace
 from typing import Annotated
@@ -12,7 +12,8 @@ from sim.cost.base import BoundCost, ForwardPass, HostOverhead, PassCost, PassPr
 from sim.rng import Streams
 from sim.spec import Spec
 from sim.speculation.base import Drafter, DraftWork
-from sim.workload.requests import RequestTable
+from sim.workload.lengths.base import MAX_TOKENS, whole_tokens
+from sim.workload.requests import Ints, RequestTable
 
 Factor = Annotated[float, Field(gt=0, le=100)]
 
@@ -27,6 +28,7 @@ class WhatIf(Spec):
         host_time: on the engine's CPU time per step.
         acceptance: on the probability that a draft is accepted when those before it were. Below 1 each position of the
             text refuses a share of the drafts accepted there; above 1 it accepts a share of the refused ones.
+        prompt_tokens, output_tokens: on the lengths of every request, rounded, at least 1.
     """
 
     target_time: Factor = 1.0
@@ -34,6 +36,18 @@ class WhatIf(Spec):
     draft_time: Factor = 1.0
     host_time: Factor = 1.0
     acceptance: Factor = 1.0
+    prompt_tokens: Factor = 1.0
+    output_tokens: Factor = 1.0
+
+    def requests(self, requests: RequestTable) -> RequestTable:
+        """The requests with the factors on lengths applied."""
+        if (self.prompt_tokens, self.output_tokens) == (1.0, 1.0):
+            return requests
+        return replace(
+            requests,
+            prompt_tokens=_scaled(requests.prompt_tokens, self.prompt_tokens),
+            output_tokens=_scaled(requests.output_tokens, self.output_tokens),
+        )
 
     def cost(self, cost: BoundCost) -> BoundCost:
         """The prices with the factors on times applied."""
@@ -116,6 +130,10 @@ class ScaledCost:
         f = self.verify_factor if forward.num_draft_tokens else self.factor
         seconds, linear, attention, lm_head, collective, fixed, bound, outside = price
         return PassPrice(seconds * f, linear * f, attention * f, lm_head * f, collective * f, fixed * f, bound, outside)
+
+
+def _scaled(tokens: Ints, factor: float) -> Ints:
+    return whole_tokens(tokens * np.float64(factor), 1, MAX_TOKENS)
 
 
 def _rescue(survival: Floats, factor: float) -> float:

@@ -55,6 +55,7 @@ class Epoch:
         self._new_k: int | None = None
         self._quiet: StepFacts | None = None
         self.ended: list[Walker] = []
+        self._keeps_up = scheduler.proposer.sync is not None
         scheduler.cache.progress = self._progress
         for entry in scheduler.take_running():
             self._register(self._scheduler.track.walk(entry, first_step, k, fresh=0))
@@ -164,7 +165,7 @@ class Epoch:
             self._new_k = None if k_next == self._k else k_next
             facts = self._quiet = StepFacts(n, n, 0, n + drafts, drafts, k_next, n, waiting, 0)
         forward = _forward(n, self._known, self._now, [], n)
-        missed = self._keep_up(facts.num_draft_tokens, [])
+        missed = self._keep_up(facts.num_draft_tokens, []) if self._keeps_up else NO_ATTENTION
         work = DraftWork(forward, self._speculating, self._drafting_known, facts.num_draft_tokens, (), missed)
         return EpochStep(work, facts, scheduler.pool.used, [])
 

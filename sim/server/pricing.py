@@ -29,7 +29,7 @@ class StepPricer:
         self._target_price, self._draft_seconds = cost.target.price, drafter.draft_seconds
         self._host_base_s, self._host_per_request_s = cost.host.base_s, cost.host.per_request_s
         self._switching, self._last_k = switching, -1
-        self._changes_k = switching != NO_SWITCHING
+        self._changes_k, self._drafter_stops = switching != NO_SWITCHING, switching.drafter_stops
 
     def price(self, work: DraftWork) -> StepCost:
         """Cost of the target pass, of drafting after it, and of the host; at least 1 ns."""
@@ -38,7 +38,7 @@ class StepPricer:
         if self._changes_k:
             price, host_s = self._slowed(forward, price), self._switch_s(work.num_draft_tokens)
         target_ns = round(price.seconds * 1e9)
-        stopped = self._switching.drafter_stops and not work.num_draft_tokens
+        stopped = self._drafter_stops and not work.num_draft_tokens
         draft_ns = 0 if stopped else round(self._draft_seconds(work) * 1e9)
         host_s += self._host_base_s + self._host_per_request_s * forward.num_seqs
         host_ns = round(host_s * 1e9)

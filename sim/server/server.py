@@ -59,6 +59,11 @@ class Server:
         elif not self._wake.triggered:
             self._wake.succeed()
 
+    @property
+    def num_waiting(self) -> int:
+        """Requests that wait to be admitted."""
+        return len(self._scheduler.waiting.queue)
+
     def _serve(self) -> Generator[simpy.Event, Any, None]:
         env, scheduler = self._env, self._scheduler
         while True:

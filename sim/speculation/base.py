@@ -96,6 +96,15 @@ class SpeculationMethod(Spec):
         """The most drafts one step can accept: `max_draft_tokens` for chains, the depth for trees."""
         return self.max_draft_tokens if self.tree_shape is None else self.tree_shape.depth
 
+    @property
+    def one_alpha(self) -> bool:
+        """Whether every step drafts a chain of K, which one rate per draft can sum up."""
+        return self.max_accepted_tokens == self.max_draft_tokens and not self.draft_count_varies
+
+    def accepted_share(self, accepted_per_step: float) -> float | None:
+        """Accepted over drafted tokens, as a run reports it; None where how much is drafted depends on the text."""
+        return None if self.draft_count_varies else accepted_per_step / self.max_draft_tokens
+
     def tape(self, acceptance: AcceptanceModel, requests: RequestTable, streams: Streams) -> Tape:
         """Draw what is accepted of this method's drafts.
 

@@ -56,4 +56,5 @@ def _between(xs: Sequence[float], ys: Sequence[float], i: int, j: int) -> Crossi
     else:
         share = ys[i] / (ys[i] - ys[j])
         value = 2.0 ** (math.log2(xs[i]) + share * (math.log2(xs[j]) - math.log2(xs[i])))
+        value = min(max(value, xs[i]), xs[j])  # rounding must not carry it out of the bracket
     return Crossing(float(value), direction, (float(xs[i]), float(xs[j])))

@@ -156,7 +156,7 @@ def _load(
     columns = parse(text, path, trace_format, tick_s)
     for column in columns[:3]:
         column.setflags(write=False)
-    return Trace(*columns[:3], path, digest, columns.block_hashes)
+    return Trace(*columns[:3], path, digest, block_hashes=columns.block_hashes)
 
 
 def _of_streams(path: Path) -> Trace:

@@ -47,7 +47,7 @@ def test_examples_of_the_theory_page_are_what_the_command_prints():
 def one_request() -> RunRecord:
     """A request of one step, the least that has all columns."""
     number = {name: np.ones(1, np.int64) for name in (*RequestRecord.__annotations__, *StepRecord.__annotations__)}
-    number["start_ns"] = np.zeros(1, np.int64)
+    number |= {"start_ns": np.zeros(1, np.int64), "replica": np.zeros(1, np.int64)}
     number["duration_ns"] = np.full(1, 10**9, np.int64)
     requests = {name: number[name] for name in RequestRecord.__annotations__}
     requests |= {"output_offset": np.zeros(1, np.int64), "class_id": np.zeros(1, np.int64)}

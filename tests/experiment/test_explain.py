@@ -282,6 +282,25 @@ def test_overheads_are_those_in_use(small: Load) -> None:
     assert "tokens" in found.covers
 
 
+def test_a_factor_on_verifying_is_not_taken_for_the_cost_of_a_draft_token(small: Load) -> None:
+    cost = {"kind": "roofline", "per_draft_token_us": 4}
+    found = explain(small(cost_model=cost, what_if={"verify_time": 1.5}), Asked()).cost
+    assert found.draft_token_us == pytest.approx(6)
+
+
+def test_shares_are_left_out_where_drafts_depend_on_the_text(small: Load) -> None:
+    """A look-up drafts less than K at most steps: accepted over K is no acceptance rate."""
+    config = {"method": "ngram", "num_speculative_tokens": 5}
+    arms = {
+        "plain": {},
+        "n": {"speculative_config": config, "acceptance": {"kind": "ngram_markov", "profile": "gsm8k"}},
+    }
+    found = explain(small(arms=arms), Asked())
+    (said,) = found.arms[1].acceptance
+    assert (said.acceptance_rate, said.alpha) == (None, None)
+    assert "of drafts accepted" not in explanation_text(found)
+
+
 def test_badges() -> None:
     assert [trust(e) for e in (0.0, 0.08, 0.15, 0.25)] == ["exact", "calibrated", "same generation", "uncertain"]
 

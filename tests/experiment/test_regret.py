@@ -86,6 +86,25 @@ def test_references_are_made_once_and_only_when_asked(small) -> None:
     assert load_mapping(plain_data(filled)).scenario == filled
 
 
+@pytest.mark.parametrize(
+    ("tree", "k", "sizes"),
+    [
+        ({"kind": "dynamic", "depth": 3, "top_k": 2}, 5, [3, 4, 5]),
+        ({"kind": "optimal", "rates": [0.6, 0.2], "depth": 2}, 3, [1, 2, 3]),
+        ({"kind": "widths", "widths": [2, 1]}, 4, [4]),
+    ],
+)
+def test_fixed_k_of_a_tree_are_sizes_that_it_can_have(small, tree, k: int, sizes: list[int]) -> None:
+    config = {"method": "eagle3", "num_speculative_tokens": k, "tree": tree}
+    one = {
+        "speculative_config": config,
+        "acceptance": {"kind": "per_rank", "rates": [0.6, 0.2]},
+        "draft_length": {"kind": "draft_len_schedule", "draft_len_schedule": [[8, k]]},
+    }
+    filled = small(arms={"plain": {}, "a": one}, sweep={"regret": True, "replicates": 1}).scenario
+    assert list(filled.arms) == ["plain", "a", "eagle3-oracle", *(f"eagle3-k{size}" for size in sizes)]
+
+
 def test_names_that_are_taken_are_left_alone(small) -> None:
     arms = {"plain": {}, "a": arm("ema"), "eagle3-k1": arm(k=2, acceptance={"kind": "iid", "rate": 0.1})}
     filled = small(arms=arms, sweep={"regret": True, "replicates": 1}).scenario

@@ -15,6 +15,7 @@ from sim.metrics.window import Loop
 from sim.report.explain import explanation_text
 from sim.report.explain_steps import best_size
 from sim.scenario.build import set_up, simulate
+from sim.scenario.lint import lint
 from sim.scenario.load import LoadedScenario, load_scenario
 
 Load = Callable[..., LoadedScenario]
@@ -111,6 +112,21 @@ def test_explain_shows_the_best_tree(small: Load) -> None:
     assert "Best tree of the first K nodes by batch, eagle3 (tree)" in text
     assert "K=40: tok/step" in text
     assert "tree: {kind: optimal, rates: [0.7, 0.12, 0.05, 0.03], depth: 8}" in " ".join(text.split())
+
+
+def test_explain_and_check_say_what_the_whole_tree_accepts(small: Load) -> None:
+    """The seven largest path products by hand; accepted over drafted as a run reports it, and no alpha."""
+    config = {"method": "eagle3", "num_speculative_tokens": 7, "tree": OPTIMAL["tree"]}
+    loaded = small(arms=arms(config), workload=LONG)
+    tokens = 1 + sum(0.7**depth for depth in range(1, 7)) + 0.12
+    (said,) = next(arm for arm in explain(loaded, Asked(batches=(1,))).arms if arm.name == "tree").acceptance
+    assert said.tokens_per_step == pytest.approx(tokens)
+    assert said.acceptance_rate == pytest.approx((tokens - 1) / 7)
+    assert said.alpha is None
+    run = measure_run(simulate(loaded.scenario, "tree", 0, Path()), Measure(Loop(16)))
+    assert run.speculation.acceptance_rate == pytest.approx(said.acceptance_rate, abs=0.01)
+    line = lint(loaded).summary[-1]
+    assert f"{tokens:.2f} tokens per step with the bonus, {(tokens - 1) / 7:.0%} of drafts accepted at K=7" in line
 
 
 def test_the_closed_form_ends_where_the_token_budget_does(small: Load) -> None:

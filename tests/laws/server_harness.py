@@ -14,8 +14,9 @@ from sim.metrics.record import RunRecord
 from sim.scheduler.overlapped import OverlappedScheduler
 from sim.scheduler.plan import SchedulerConfig
 from sim.scheduler.schedule import Scheduler
+from sim.server.assemble import assemble
 from sim.server.overlapped import OverlappedServer
-from sim.server.recorder import Recorder
+from sim.server.recorder import Ledger, Recorder
 from sim.server.server import Server
 from sim.speculation.base import DraftWork
 from sim.workload.requests import RequestTable, SharedPrefixes
@@ -115,7 +116,7 @@ def serve(
     overlapped: bool = False,
 ) -> RunRecord:
     """One run: arrivals from the table, or a closed loop of `users`."""
-    env, recorder = simpy.Environment(), Recorder(w.table)
+    env, recorder = simpy.Environment(), Recorder(Ledger(w.table))
     price = cost or LinearCost()
     bound = BoundCost(price, price, HostOverhead(0.0, 0.0), 0.0, "test", 0.0)
     scheduler: Scheduler
@@ -144,7 +145,7 @@ def serve(
     assert scheduler.idle
     assert scheduler.pool.free == limits.num_blocks
     assert scheduler.cache.surplus == 0
-    return recorder.record(scheduler)
+    return assemble(recorder.ledger, [(recorder, scheduler)])
 
 
 def digest(run: RunRecord) -> str:

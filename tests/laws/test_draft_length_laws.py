@@ -12,8 +12,9 @@ from sim.cost.base import BoundCost, HostOverhead
 from sim.draft_length.base import NO_SWITCHING, Choice, Load, Rule, Switching, TableRule
 from sim.scheduler.overlapped import OverlappedScheduler
 from sim.scheduler.schedule import Scheduler
+from sim.server.assemble import assemble
 from sim.server.overlapped import OverlappedServer
-from sim.server.recorder import Recorder
+from sim.server.recorder import Ledger, Recorder
 from sim.server.server import Server
 
 h = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("server_harness.py"))))
@@ -50,7 +51,7 @@ class Dice(Rule):
 
 def serve(seed: int, rule: Rule, overlapped: bool = False, leap: bool = False, switching=NO_SWITCHING):
     w, limits = h.workload(seed), h.config(seed)
-    env, recorder, price = simpy.Environment(), Recorder(w.table), h.LinearCost()
+    env, recorder, price = simpy.Environment(), Recorder(Ledger(w.table)), h.LinearCost()
     bound = BoundCost(price, price, HostOverhead(0.0, 0.0), 0.0, "test", 0.0)
     parts = (limits, w.table, w.tape(0.6), rule, switching.drafter_stops)
     if overlapped:
@@ -71,7 +72,7 @@ def serve(seed: int, rule: Rule, overlapped: bool = False, leap: bool = False, s
     scheduler.check()
     assert scheduler.idle
     assert scheduler.pool.free == limits.num_blocks
-    return recorder.record(scheduler)
+    return assemble(recorder.ledger, [(recorder, scheduler)])
 
 
 @pytest.mark.parametrize("overlapped", [False, True])
@@ -159,13 +160,13 @@ def test_a_drafter_that_stops_catches_up_on_what_it_missed(stops: bool) -> None:
     one, drafter, price = np.ones(1, np.int64), Witness(), h.LinearCost()
     table = h.RequestTable(0 * one, 30 * one, 60 * one, 0 * one, one > 0)
     tape = h.Tape(np.tile(np.array([0, 2, 1], np.uint8), 20))
-    env, recorder = simpy.Environment(), Recorder(table)
+    env, recorder = simpy.Environment(), Recorder(Ledger(table))
     bound = BoundCost(price, price, HostOverhead(0.0, 0.0), 0.0, "test", 0.0)
     scheduler = Scheduler(h.ROOMY, table, tape, OffBetween(4, 9), stops)
     server = Server(env, scheduler, bound, drafter, recorder, switching=Switching(drafter_stops=stops))
     server.post(0)
     env.run()
-    run = recorder.record(scheduler)
+    run = assemble(recorder.ledger, [(recorder, scheduler)])
     emitted, works = run.steps.emitted_tokens, drafter.works
     assert len(works) == len(emitted) - (5 if stops else 0)
     caught_up = [work.catch_up for work in works if work.catch_up.num_tokens]

@@ -92,10 +92,11 @@ class _Toy:
 
     def _record(self) -> RunRecord:
         columns = {name: np.array([row[name] for row in self.rows], np.int64) for name in STEP_FIELDS}
+        columns["replica"] = np.zeros(len(self.rows), np.int64)
         zeros = np.zeros(self.num, np.int64)
         requests = RequestRecord(
             self.prompt, self.output, self.output, self.offset, zeros, self.arrival, self.first_scheduled,
-            self.first_token, self.finish, np.full(self.num, Status.FINISHED, np.int8), zeros, zeros, zeros, zeros,
+            self.first_token, self.finish, np.full(self.num, Status.FINISHED, np.int8), *(5 * [zeros]),
         )  # fmt: skip
         bound = np.arange(len(self.rows)) % 2 == 0
         steps = StepRecord(**columns, op_seconds=np.array(self.ops), memory_bound=bound)

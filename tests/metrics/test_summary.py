@@ -180,6 +180,13 @@ def test_explicit_warmup_wins_and_short_runs_are_measured_whole(toy_run: ToyRun)
     assert measurement_window(toy_run(concurrency=1, num=1), Loop(1)).measured.all()
 
 
+def test_a_window_of_a_few_steps_between_start_and_drain_is_no_window(toy_run: ToyRun) -> None:
+    """200 requests of 128 users: 66 are warm-up and after the 73rd finish the drain begins."""
+    record = toy_run(concurrency=128, num=200, slots=128)
+    assert not measurement_window(record, Loop(128)).steady
+    assert measurement_window(toy_run(concurrency=64, num=200, slots=64), Loop(64)).steady
+
+
 def test_throughput_over_the_window_is_unbiased(toy_run: ToyRun) -> None:
     """A closed loop's rate is known: c slots always busy, so tokens per second = emitting per step / step time."""
     record = toy_run(concurrency=4, num=4000, k=0)

@@ -14,7 +14,8 @@ from sim.metrics.record import RunRecord
 from sim.rng import Streams
 from sim.scheduler.plan import SchedulerConfig
 from sim.scheduler.schedule import Scheduler
-from sim.server.recorder import Recorder
+from sim.server.assemble import assemble
+from sim.server.recorder import Ledger, Recorder
 from sim.server.server import Server
 from sim.speculation.base import DraftWork
 from sim.workload.requests import RequestTable
@@ -83,7 +84,7 @@ class Job:
         table = self.table(np.zeros(self.num_requests, np.int64) if arrival_ns is None else arrival_ns)
         config = SchedulerConfig(self.max_num_seqs, 100_000, 10**6, 16, 10**7, self.k)
         scheduler = Scheduler(config, table, self.tape(table), TableRule.fixed(self.k))
-        env, recorder = simpy.Environment(), Recorder(table)
+        env, recorder = simpy.Environment(), Recorder(Ledger(table))
         cost = BoundCost(self.cost, self.cost, HostOverhead(0.0, 0.0), 0.0, "test", 0.0)
         server = Server(env, scheduler, cost, self.drafter, recorder)
         rows = iter(range(self.num_requests))
@@ -101,7 +102,7 @@ class Job:
             env.process(user() if users else open_loop())
         env.run()
         scheduler.check()
-        return recorder.record(scheduler)
+        return assemble(recorder.ledger, [(recorder, scheduler)])
 
 
 @pytest.fixture(scope="session")

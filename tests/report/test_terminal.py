@@ -2,6 +2,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pandas as pd
+
 from sim.report.terminal import summary_text
 
 Make = Callable[..., Path]
@@ -63,3 +65,20 @@ def test_rules_that_change_the_output_are_named(make: Make) -> None:
     text = " ".join(summary_text(make(lossy="eagle3-k7")).split())
     assert "typical (NOT lossless: the output is not the target's): eagle3-k7" in text
     assert "note: eagle3-k7: typical is not lossless" in text
+
+
+def test_one_arm_alone_says_what_its_speed_up_is_of(make: Make) -> None:
+    text = summary_text(make(loads=(1, 8), arms=("plain", "eagle3-k3")))
+    assert "speed-up of throughput (95 % CI)" in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_factors_and_runs_without_a_window_are_told(make: Make) -> None:
+    folder = make(loads=(1, 8))
+    resolved = folder / "scenario.resolved.yaml"
+    resolved.write_text(resolved.read_text() + "what_if: {target_time: 1.0, verify_time: 1.5, acceptance: 0.8}\n")
+    rows = pd.read_csv(folder / "summary.csv").assign(steady=lambda table: table["max_concurrency"] < 8)
+    rows.to_csv(folder / "summary.csv", index=False)
+    text = " ".join(summary_text(folder).split())
+    assert "note: What if: verify_time x 1.50 and acceptance x 0.800; these are not the results" in text
+    assert "note: Too few requests at 8 concurrent requests: the whole run is measured" in text

@@ -110,6 +110,19 @@ def short(problem: Problem) -> str:
         (HEAD + "arms: {plain: {}, e: {speculative_config: {method: dflash, num_speculative_tokens: 7}, "
          "acceptance: {kind: table_by_k, tokens_per_step: {8: 3.5}}}}",
          "3:100 arms.e.acceptance: says nothing of K = 7, which speculative_config asks for; add it"),
+        (HEAD + "arms: {plain: {}, e: {speculative_config: {method: mtp, num_speculative_tokens: 1}, "
+         "acceptance: {kind: iid, rate: 0.5}}}",
+         "3:43 arms.e.speculative_config: Llama-3.1-8B has no multi-token-prediction layers"),
+        (HEAD + "arms: {plain: {}, e: {speculative_config: {method: layerskip, exit_layer: 99, num_speculative_tokens: 1}, "
+         "acceptance: {kind: iid, rate: 0.5}}}", "3:43 arms.e.speculative_config: exit_layer 99: allowed: below the 32"),
+        (HEAD + "arms: {plain: {}, e: {speculative_config: {method: draft_model, model: none-such, num_speculative_tokens: 1}, "
+         "acceptance: {kind: iid, rate: 0.5}}}", "3:43 arms.e.speculative_config: unknown model 'none-such'"),
+        (HEAD + "arms: {plain: {}, e: {speculative_config: {method: rest, num_speculative_tokens: 1, tree: {kind: widths, "
+         "widths: [2]}}, acceptance: {kind: iid, rate: 0.5}}}",
+         "3:85 arms.e.speculative_config.tree: unknown key; allowed: method"),
+        (HEAD + "arms: {plain: {}, e: {speculative_config: {method: eagle3, num_speculative_tokens: 2, tree: {kind: widths, "
+         "widths: [2]}}, acceptance: {kind: per_rank, rates: [0.5, 0.1]}, verification: {kind: block}}}",
+         "3:186 arms.e.verification: block judges the drafts of a chain together; eagle3 drafts a tree"),
         # sweeps
         (HEAD + PLAIN + "sweep: {vary: {engine.max_num_seq: [1]}}", "4:16 sweep.vary.engine.max_num_seq: names no field:"),
         (HEAD + PLAIN + "sweep: {vary: {seed: [1]}}", "4:16 sweep.vary.seed: seed cannot be varied"),

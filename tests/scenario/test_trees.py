@@ -109,3 +109,16 @@ def test_a_medusa_checkpoint_is_known_by_its_name(load) -> None:
         + f"  e: {{speculative_config: {{model: FasterDecoding/medusa-vicuna, num_speculative_tokens: 3}}, {RANKS}}}\n"
     )
     assert config_of(load(text)).method == "medusa"
+
+
+LENGTH = "acceptance: {kind: length, tokens_per_step: 3, num_speculative_tokens: 5}"
+TREE = "num_speculative_tokens: 7, tree: {kind: dynamic, depth: 5, top_k: 4}"
+
+
+def test_a_rule_that_cuts_the_tree_needs_acceptance_of_its_parts(load, problems_of) -> None:
+    """As a table in `speculative_config` does; a gate leaves the tree whole."""
+    cut = "draft_length: {kind: draft_len_schedule, draft_len_schedule: [[8, 7], [16, 3]]}"
+    (problem,) = problems_of(arm(TREE, f"{LENGTH}, {cut}"))
+    assert "holds for the whole tree of 7 nodes, not for 3 of them" in problem.message
+    gate = "draft_length: {kind: acceptance_gate, acceptance_rate_window_size: 9, acceptance_rate_threshold: 0.1}"
+    load(arm(TREE, f"{LENGTH}, {gate}"))

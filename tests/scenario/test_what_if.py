@@ -108,3 +108,14 @@ def test_trees_lose_and_gain_depths(factor: float) -> None:
     for nodes in (12, 5):
         found, expected = walk(changed, requests, nodes).survival[:4], model.tree_survival(shape, nodes)
         np.testing.assert_allclose(found, expected * factor ** np.arange(1, 5), atol=0.01)
+
+
+def test_lengths_are_scaled_rounded_and_never_empty() -> None:
+    plain, scaled = scenario(), scenario(prompt_tokens=0.5, output_tokens=1.5)
+    table = plain.workload.requests(Streams(3), Path())
+    changed = scaled.what_if.requests(table)
+    np.testing.assert_array_equal(changed.prompt_tokens, np.maximum(1, np.rint(table.prompt_tokens * 0.5)))
+    np.testing.assert_array_equal(changed.output_tokens, np.rint(table.output_tokens * 1.5))
+    assert changed.num_positions == changed.output_tokens.sum()
+    assert plain.what_if.requests(table) is table
+    assert scenario(output_tokens=0.001).what_if.requests(table).output_tokens.max() == 1

@@ -13,8 +13,9 @@ from sim.metrics.record import RunRecord, Status
 from sim.scheduler.overlapped import OverlappedScheduler
 from sim.scheduler.plan import SchedulerConfig
 from sim.scheduler.schedule import Scheduler
+from sim.server.assemble import assemble
 from sim.server.overlapped import OverlappedServer
-from sim.server.recorder import Recorder
+from sim.server.recorder import Ledger, Recorder
 from sim.server.server import Server
 from sim.speculation.plain import NoDrafter
 from sim.workload.requests import RequestTable
@@ -49,7 +50,7 @@ def run(
     rng = np.random.Generator(np.random.Philox(99))
     drawn = rng.integers(0, k + 1, requests.num_positions).astype(np.uint8)
     config = dataclasses.replace(config, lookahead_tokens=k)
-    env, recorder, pass_cost = simpy.Environment(), Recorder(requests), TenMilliseconds()
+    env, recorder, pass_cost = simpy.Environment(), Recorder(Ledger(requests)), TenMilliseconds()
     cost = BoundCost(pass_cost, pass_cost, HostOverhead(host_s, 0.0), 0.0, "test", 0.0)
     if overlapped:
         ahead = OverlappedScheduler(config, requests, Tape(drawn if tape is None else tape), TableRule.fixed(k))
@@ -67,7 +68,7 @@ def run(
     env.process(arrive())
     env.run()
     scheduler.check()
-    return recorder.record(scheduler), scheduler
+    return assemble(recorder.ledger, [(recorder, scheduler)]), scheduler
 
 
 @pytest.mark.parametrize("k", [0, 3])

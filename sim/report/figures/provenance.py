@@ -86,10 +86,12 @@ def subtitle(results: Results) -> str:
     scenario = results.scenario
     model, hardware, engine = (scenario.get(key) for key in ("model", "hardware", "engine"))
     ways = engine.get("tensor_parallel_size", 1) if isinstance(engine, Mapping) else 1
+    replicas = scenario.get("replicas", 1)
     replicates = results.summary["replicate"].nunique() if "replicate" in results.summary else 1
     parts = [
         _named(model, "target"),
         f"{ways}× {_named(hardware, 'gpu')}" if hardware else "",
+        f"{replicas} replicas" if replicas != 1 else "",
         _arrivals(scenario),
         f"{replicates} replicate{'s' if replicates != 1 else ''}, paired",
         f"{len(results.done)} operating point{'s' if len(results.done) != 1 else ''}",

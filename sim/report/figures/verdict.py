@@ -1,6 +1,6 @@
 """Panel 1: the answer. One sentence, a table of where each arm pays, break-even with intervals, and what to doubt."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sim.report import crossings as be
 from sim.report.axis import Axis, Cell, Slice, say_value
@@ -29,8 +29,21 @@ def verdict_html(results: Results) -> str:
             parts.append(_break_even_list(results, results.axis, part))
     if cached := prefix_cache_line(results):
         parts.append(f'<p class="note">{escape(cached)}.</p>')
-    parts.append(_warnings(results))
+    parts += [_k_schedule(results), _warnings(results)]
     return f'<section class="panel verdict" id="verdict">{"".join(parts)}</section>\n'
+
+
+def _k_schedule(results: Results) -> str:
+    """The table of `specsim tune-k`, ready to paste into vLLM; nothing in other folders."""
+    document = results.extra("k_schedule.json")
+    if document is None:
+        return ""
+    ranges = listed([f"K = {k} for {first} to {last}" for first, last, k in document["ranges"]])
+    words = f"<h3>Draft tokens by requests in a step: {escape(ranges)}</h3>"
+    if document["verdict"] == "do_not_load_a_drafter":
+        words += "<p>Plain decoding is at least as good at every load: do not load a drafter.</p>"
+    paste = document["emit"]["vllm"]["text"]
+    return words + (f"<pre>{escape(paste)}</pre>" if paste else "")
 
 
 def headline(results: Results) -> str:
@@ -115,7 +128,7 @@ def _pay_cell(cell: Cell, ratio: Ratio | None) -> str:
 
 def _break_even_list(results: Results, axis: Axis, part: Slice) -> str:
     rows = [
-        (arm, metric_name(objective), *_break_even_row(found, axis))
+        (arm, metric_name(objective), *_break_even_row(found, axis, results.baseline))
         for arm in results.challengers
         for objective in be.objectives(results)
         if (found := be.entry(results, arm, objective, part)) is not None
@@ -136,15 +149,16 @@ def _text_cell(text: str) -> str:
     return f'<td class="text">{escape(text or "–")}</td>'
 
 
-def _break_even_row(found: be.Found, axis: Axis) -> tuple[str, str, str, str, str]:
+def _break_even_row(found: be.Found, axis: Axis, baseline: str) -> tuple[str, str, str, str, str]:
     """Break-even, interval, bracket, cost model band and largest gain as text."""
     known = be.crossings(found)
     values = "; ".join(f"{number(c['value'])}{_sense(c)}" for c in known) or _short(found)
-    full = " (KV cache full first)" if found.get("capacity_reached_first") else ""
+    caveats = be.caveats(found, baseline, axis)
+    limits = f" ({'; '.join(caveats)})" if caveats else ""
     intervals = "; ".join(interval(c.get("ci_low"), c.get("ci_high")) or "–" for c in known)
     brackets = "; ".join("–".join(map(say_value, c.get("bracket") or ())) or "–" for c in known)
     bands = "; ".join(be.band(c) or "–" for c in known)
-    return values + full, intervals or "–", brackets or "–", bands or "–", be.gain(found, axis)
+    return values + limits, intervals or "–", brackets or "–", bands or "–", be.gain(found, axis)
 
 
 def _short(found: be.Found) -> str:
@@ -171,11 +185,30 @@ def warnings_of(results: Results) -> list[str]:
         for arm, (rule, lossless) in results.verification.items()
         if not lossless
     ]
-    found += _rejections(results)
+    found += _what_if(results) + _whole_runs(results) + _rejections(results)
     found += _saturation(results)
     found += _thin_margins(results)
     found += [f"{listed(arms)}: {clause}" for clause, arms in _doubts(results).items()]
     return list(dict.fromkeys(found))
+
+
+def _what_if(results: Results) -> list[str]:
+    """Factors that make these results a sensitivity study."""
+    stated = results.scenario.get("what_if")
+    factors = stated.items() if isinstance(stated, Mapping) else ()
+    changed = [f"{key} x {number(value)}" for key, value in factors if value != 1]
+    return [f"What if: {listed(changed)}; these are not the results of the scenario as it stands"] * bool(changed)
+
+
+def _whole_runs(results: Results) -> list[str]:
+    """Loads whose runs were too short for a window: start and drain are in their figures."""
+    if "steady" not in results.summary:
+        return []
+    short = results.summary[~results.summary["steady"].astype(bool)]
+    places = [_where(results, cell) for cell in results.done if (short["cell_id"] == cell.cell_id).any()]
+    if not places:
+        return []
+    return [f"Too few requests at {listed(places[:4])}: the whole run is measured, start and drain included"]
 
 
 def _rejections(results: Results) -> list[str]:

@@ -55,7 +55,7 @@ def _batches(scenario: Scenario, arm: str, recorded: Recorded | None, most: int)
     requests, tape = _recorded(setup, recorded) if recorded else _drawn(scenario, setup, streams)
     batch = getattr(scenario.workload.arrivals, "max_concurrency", 1)
     for row in np.unique(np.linspace(0, len(requests) - 1, most).round().astype(int)).tolist():
-        yield serve(setup, *cloned(requests, tape, row, batch), streams, scenario.workload.arrivals)
+        yield serve(scenario, setup, *cloned(requests, tape, row, batch), streams)
 
 
 def cloned(requests: RequestTable, tape: Tape, row: int, batch: int) -> tuple[RequestTable, Tape]:

@@ -1,0 +1,97 @@
+"""`specsim breakeven` as users call it."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from sim.cli import run_command
+
+SCENARIO = """
+hardware: h100-sxm
+model: llama-3.1-8b
+cost_model: {kind: linear, base_ms: 5, per_token_us: 400, draft: {base_ms: 0.25}}
+arms:
+  plain: {}
+  k3:
+    speculative_config: {method: eagle3, num_speculative_tokens: 3}
+    acceptance: {kind: iid, rate: 0.7}
+  k5:
+    speculative_config: {method: eagle3, num_speculative_tokens: 5}
+    acceptance: {kind: iid, rate: 0.7}
+workload:
+  arrivals: {kind: closed, max_concurrency: 2}
+  prompt_tokens: {kind: fixed, value: 8}
+  output_tokens: {kind: fixed, value: 40}
+  num_requests: 60
+sweep: {replicates: 2}
+"""
+
+
+@pytest.fixture
+def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "mine.yaml").write_text(SCENARIO)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    return "mine.yaml"
+
+
+def test_answer_then_paths(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--over", "concurrency", "--range", "1:32", "--arms", "k3", "--jobs", "1", "-q", "--resume"]
+    words += ["--objective", "p99_tpot_ms", "--objective", "output_throughput"]
+    assert run_command(["breakeven", scenario, *words]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert "At equal step batch" in out
+    assert "k3 pays up to about" in out
+    assert "p99 of as few as" in out
+    assert "k5" not in out
+    folder, page = out.strip().splitlines()[-2:]
+    assert Path(page.removeprefix("Wrote ")).parent == Path(folder.removeprefix("Wrote "))
+
+
+def test_json_is_one_document(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--over", "k", "--range", "1:4", "--arms", "k3", "--jobs", "1", "-q", "--json"]
+    assert run_command(["breakeven", scenario, *words]) == 0
+    document = json.loads(capsys.readouterr().out)
+    (found,) = document["searches"]
+    assert found["axis"] == "k"
+    assert found["breakeven"]["axis"] == "arms.k3.speculative_config.num_speculative_tokens"
+    assert found["breakeven"]["arms"]["k3"]["output_throughput"]["range_tested"] == [1, 4]
+    assert document["equal_batch"] == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--over", "concurency"], "did you mean concurrency?"),
+        (["--over", "k"], "--arms, one of k3, k5"),
+        (["--over", "concurrency", "--range", "9"], "LOW:HIGH"),
+        (["--over", "concurrency", "--range", "9:3"], "0 < LOW < HIGH"),
+        (["--over", "concurrency", "--range", "nan:3"], "0 < LOW < HIGH"),
+        (["--over", "engine.max_num_seqs"], "state --range"),
+        (["--over", "engine.max_num_seq", "--range", "1:4"], "did you mean max_num_seqs?"),
+        (["--objective", "mean_tpot"], "Invalid value for '--objective'"),
+        (["--objective", "usd_per_mtok_output", "--over", "concurrency"], "cost_per_gpu_hour_usd"),
+        (["--objective", "request_goodput", "--over", "concurrency"], "slo"),
+        (["--arms", "k9"], "no such arm: k9"),
+    ],
+)
+def test_mistakes_end_with_exit_code_2(
+    scenario: str, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["breakeven", scenario, "--jobs", "1", *words]) == 2
+    assert message in capsys.readouterr().err
+    assert not Path("results").exists()
+
+
+@pytest.mark.slow
+def test_all_three_questions_are_answered(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--range", "1:32", "--arms", "k3", "--jobs", "1", "-q", "--set", "workload.num_requests=200"]
+    assert run_command(["breakeven", scenario, *words]) == 0
+    out = capsys.readouterr().out
+    assert "At equal step batch" in out
+    assert "At equal concurrency" in out
+    assert "At equal request rate" in out
+    assert out.count("Wrote ") == 4
