@@ -1,46 +1,28 @@
 """Published rows -> cases: strict reading, names as sources write them, what cannot be run and why."""
 
-import csv
 import gzip
-from pathlib import Path
 
 import pytest
 
+from sim.acceptance.ngram_markov import NgramMarkov
 from sim.errors import ScenarioError
 from sim.validation import as_published
 from sim.validation.as_published import UnrunnableError
 from sim.validation.cases import build_cases
 from sim.validation.lengths import LONG_TOKENS
 from sim.validation.ngram_mean import ngram_at
-from sim.validation.published import COLUMNS, read_published
-
-ROW = {
-    "source": "a paper", "table_or_section": "Table 1", "target_model": "Llama-3.1-8B-Instruct", "gpu": "H100-80GB",
-    "n_gpus": "1", "engine": "vLLM 0.10.1.1", "method": "EAGLE-3", "k_or_tree": "3", "dataset": "made up",
-    "input_len": "64", "output_len": "32", "batch_or_concurrency": "1", "metric": "output tok/s", "plain_value": "",
-    "spec_value": "", "speedup": "1.5", "mean_accepted_len": "2.3", "trust": "5", "notes": "",
-}  # fmt: skip
+from sim.validation.published import read_published
 
 
-def publish(folder: Path, *changes: dict[str, str]) -> Path:
-    (folder / "published").mkdir(exist_ok=True)
-    with (folder / "published" / "some.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        writer.writeheader()
-        for number, change in enumerate(changes):
-            writer.writerow(ROW | {"case_id": f"case-{number}"} | change)
-    return folder
-
-
-def reason(tmp_path: Path, **change: str) -> str:
-    folder = publish(tmp_path, change)
+def reason(publish, change: dict[str, str]) -> str:
+    folder = publish(change)
     cases, (not_run,) = build_cases(read_published(folder), folder)
     assert cases == []
     return not_run.reason
 
 
-def test_every_fault_of_a_table_is_named_with_its_line(tmp_path):
-    publish(tmp_path, {"speedup": "fast"}, {"trust": "high"}, {"plain_value": "-3"})
+def test_every_fault_of_a_table_is_named_with_its_line(publish, tmp_path):
+    publish({"speedup": "fast"}, {"trust": "high"}, {"plain_value": "-3"})
     with pytest.raises(ScenarioError) as error:
         read_published(tmp_path)
     text = str(error.value)
@@ -49,8 +31,8 @@ def test_every_fault_of_a_table_is_named_with_its_line(tmp_path):
     assert "some.csv:4: plain_value" in text
 
 
-def test_cases_given_twice_and_missing_columns_are_errors(tmp_path):
-    publish(tmp_path, {"case_id": "a"}, {"case_id": "a"})
+def test_cases_given_twice_and_missing_columns_are_errors(publish, tmp_path):
+    publish({"case_id": "a"}, {"case_id": "a"})
     with pytest.raises(ScenarioError, match="given twice: a"):
         read_published(tmp_path)
     (tmp_path / "published" / "some.csv").write_text("case_id,source\na,b\n")
@@ -81,8 +63,8 @@ def test_tables_of_another_kind_are_no_rows(tmp_path):
         ({"mean_accepted_len": "4.5"}, "4.5"),  # more than K + 1
     ],
 )
-def test_rows_that_cannot_be_run_say_why(tmp_path, change, words):
-    assert words in reason(tmp_path, **change)
+def test_rows_that_cannot_be_run_say_why(publish, change, words):
+    assert words in reason(publish, change)
 
 
 @pytest.mark.parametrize(
@@ -141,9 +123,8 @@ def test_gpus_as_sources_write_them():
         as_published.gpu("(inferred)")
 
 
-def test_lengths_are_stated_or_of_the_same_data_set_or_assumed(tmp_path):
+def test_lengths_are_stated_or_of_the_same_data_set_or_assumed(publish):
     folder = publish(
-        tmp_path,
         {},
         {"input_len": "", "output_len": "", "dataset": "Made-Up"},
         {"input_len": "~10", "output_len": "long CoT"},
@@ -155,9 +136,8 @@ def test_lengths_are_stated_or_of_the_same_data_set_or_assumed(tmp_path):
     assert "as elsewhere" in cases[1].remarks[0]
 
 
-def test_drives_follow_from_what_the_source_says(tmp_path):
+def test_drives_follow_from_what_the_source_says(publish):
     folder = publish(
-        tmp_path,
         {"notes": "batch = B clones of one prompt"},
         {"source": "another", "batch_or_concurrency": "8"},
         {"source": "a third", "batch_or_concurrency": "2.5 QPS"},
@@ -168,20 +148,18 @@ def test_drives_follow_from_what_the_source_says(tmp_path):
     assert [(case.drive, case.load) for case in cases] == [("clones", 1), ("closed", 8), ("open", 2.5), ("steps", 1)]
 
 
-def test_recordings_serve_their_own_source_and_model_only(tmp_path):
+def test_recordings_serve_their_own_source_and_model_only(publish, tmp_path):
     (tmp_path / "acceptance").mkdir()
     with gzip.open(tmp_path / "acceptance" / "madeup_accepted.csv.gz", "wt") as file:
         file.write("request,method,prompt_tokens,output_tokens,degenerate,accepted\n0,eagle,20,9,0,abcabaaa\n")
     theirs = {"source": "arXiv 2601.11580", "notes": "clones"}
-    folder = publish(tmp_path, theirs, theirs | {"target_model": "Qwen3-8B"}, {"notes": "clones"})
+    folder = publish(theirs, theirs | {"target_model": "Qwen3-8B"}, {"notes": "clones"})
     cases, _ = build_cases(read_published(folder), folder)
     assert [bool(case.recorded) for case in cases] == [True, False, False]
 
 
 @pytest.mark.parametrize(("mean", "k"), [(1.05, 3), (1.4, 3), (2.6, 5)])
 def test_prompt_lookup_meets_its_mean(mean, k):
-    """To 2 %: the search stops at 2^-24 of its range, the quadrature over requests is exact."""
-    from sim.acceptance.ngram_markov import NgramMarkov
-
+    """The search stops at 2^-24 of its range; the quadrature over requests is exact."""
     found = NgramMarkov.model_validate(ngram_at(mean, k, "anything"))
     assert 1 + found.survival(k).sum() == pytest.approx(mean, rel=1e-4)
