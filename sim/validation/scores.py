@@ -74,6 +74,7 @@ class Summary(NamedTuple):
     Attributes:
         inside: share of those with a band that lie in it; None without any.
         naive, peer: mean absolute error of the others where they say something.
+        beside_peer: ours on the cases of the peer.
     """
 
     points: int
@@ -83,6 +84,7 @@ class Summary(NamedTuple):
     inside: float | None
     naive: float | None
     peer: float | None
+    beside_peer: float | None
 
 
 def summarise(scores: Iterable[Score]) -> Summary | None:
@@ -100,6 +102,7 @@ def summarise(scores: Iterable[Score]) -> Summary | None:
         inside=float(np.mean(inside)) if inside else None,
         naive=_mean_size(score.naive_error for score in scores),
         peer=_mean_size(score.peer_error for score in scores),
+        beside_peer=_mean_size(score.error for score in scores if score.peer is not None),
     )
 
 

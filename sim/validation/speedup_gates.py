@@ -55,7 +55,9 @@ def _sweep_gates(sweeps: Sequence[KSweep]) -> Iterable[Gate]:
 def _trend_gates(found: Sequence[Trend]) -> Iterable[Gate]:
     moving = [one for one in found if one.moves]
     wrong = float(sum(not one.right for one in moving)) if moving else None
-    yield Gate(f"trends over the batch with the wrong sign, of {len(moving)}", 0.0, wrong, "")
+    yield Gate(
+        f"trends over the batch with the wrong sign, of {len(moving)} that move, {len(found)} in all", 0.0, wrong, ""
+    )
 
 
 def _stop_gate(found: Sequence[Stop]) -> Gate:

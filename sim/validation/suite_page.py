@@ -33,8 +33,9 @@ def summary_table(groups: Iterable[tuple[str, Sequence[Score]]]) -> str:
 
 def _summary(found: Summary) -> list[str]:
     inside = "" if found.inside is None else f"{100 * found.inside:.0f} %"
-    others = ["" if error is None else f"{error:.1f}" for error in (found.naive, found.peer)]
-    return [str(found.points), f"{found.mape:.1f}", f"{found.bias:+.1f}", f"{found.worst:+.1f}", inside, *others]
+    naive = "" if found.naive is None else f"{found.naive:.1f}"
+    peer = "" if found.peer is None else f"{found.peer:.1f} (ours there {found.beside_peer:.1f})"
+    return [str(found.points), f"{found.mape:.1f}", f"{found.bias:+.1f}", f"{found.worst:+.1f}", inside, naive, peer]
 
 
 def score_table(scores: Sequence[Score]) -> str:
