@@ -1,4 +1,4 @@
-"""Writes the tables of docs/reference/scenario.md, the examples of docs/reference/theory.md, and docs/methods.md.
+"""Writes the tables of docs/reference/scenario.md, the examples of docs/reference/theory.md, methods.md and engines.md.
 
 `tests/docs` checks that all are current.
 
@@ -75,8 +75,9 @@ MEANINGS = {
     "Host.base_ms": "per step",
     "Host.per_request_ms": "per sequence in the step",
     "EngineArgs.tensor_parallel_size": "GPUs the target is split over",
-    "EngineArgs.max_num_seqs": "most requests running; null: 1024 on GPUs of 70 GiB or more but the A100, else 256",
-    "EngineArgs.max_num_batched_tokens": "token budget of a step; null: 8192 on those GPUs, else 2048",
+    "EngineArgs.max_num_seqs": "most requests running; null: the preset's. vLLM: 1024 on GPUs of 70 GiB or more but "
+    "the A100, else 256",
+    "EngineArgs.max_num_batched_tokens": "token budget of a step; null: the preset's. vLLM: 8192 on those, else 2048",
     "EngineArgs.max_model_len": "longest prompt + output; null: the model's own, or what fits",
     "EngineArgs.block_size": "tokens per KV block",
     "EngineArgs.gpu_memory_utilization": "share of the GPU's memory that the engine may use",
@@ -377,4 +378,5 @@ def _run(example: re.Match[str]) -> str:
 if __name__ == "__main__":
     THEORY.write_text(theory_page(), encoding="utf-8")
     PAGE.write_text(page(), encoding="utf-8")
-    runpy.run_path(str(Path(__file__).with_name("generate_methods.py")), run_name="__main__")
+    for other in ("generate_methods.py", "generate_engines.py"):
+        runpy.run_path(str(Path(__file__).with_name(other)), run_name="__main__")

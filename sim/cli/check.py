@@ -2,6 +2,7 @@
 
 import json
 import re
+import textwrap
 from typing import Any
 
 import click
@@ -10,6 +11,8 @@ from sim.errors import Problem, ScenarioError
 from sim.scenario.lint import lint, plural
 from sim.scenario.load import load_scenario
 
+#: Columns of the text.
+WIDTH = 100
 _PLACE = re.compile(r"(?P<file>.*?):(?P<line>\d+):(?P<column>\d+)", re.DOTALL)
 
 
@@ -45,7 +48,7 @@ def _print_text(problems: list[Problem], notes: list[str], summary: list[str]) -
     for line in notes:
         click.echo(f"note: {line}")
     for line in summary:
-        click.echo(line)
+        click.echo(textwrap.fill(line, WIDTH, subsequent_indent="      ", break_on_hyphens=False))
     counts = f"{plural(len(problems), 'problem')}, {plural(len(notes), 'note')}"
     click.echo(counts if problems or notes else "ok")
 

@@ -36,7 +36,7 @@ class Roofline(CostModel):
             file name of your own (`specsim calibrate`), counted from the scenario. One calibrated on whole steps brings
             what the engine adds to a step, in place of the engine's profile.
         engine: whose fixed costs: `vllm`, `vllm-0.10`, `sglang`, `trtllm`, `hf`, `llamacpp`, or `none`
-            (docs/background/cost-model.md, "Engines").
+            (docs/background/cost-model.md, "Engines"); null: those of `engine.preset`.
         host: CPU time per step; by default the engine's.
         draft_launch_ms: launching one drafter pass, which takes at least this; by default the engine's.
         per_draft_token_us: verifying one draft token costs this on top of the kernels; stated, it replaces what the
@@ -58,7 +58,7 @@ class Roofline(CostModel):
 
     kind: Literal["roofline"] = "roofline"
     profile: str = "auto"
-    engine: str = "vllm"
+    engine: str | None = None
     host: Host | None = None
     draft_launch_ms: Milliseconds | None = None
     per_draft_token_us: Microseconds | None = None
@@ -89,7 +89,7 @@ class Roofline(CostModel):
 
     def bound_engine(self, steps: StepFit | None = None) -> "BoundEngine":
         """The engine's costs, with what was calibrated or is stated here in their place."""
-        bound = bind_engine(find_engine(self.engine))
+        bound = bind_engine(find_engine(self.engine or "vllm"))
         if steps is not None:
             error = replace(bound.error, step_s=0.0, per_row_s=0.0, kv_reads=0.0)
             bound = replace(bound, costs=step_costs(steps), error=error)

@@ -64,7 +64,7 @@ def price_step(setup: ArmSetup, work: DraftWork) -> DecodeStep:
     """Price any step of an arm: the target's pass, the drafts made after it, and the host."""
     target, host = setup.cost.target.price(work.target), setup.cost.host
     draft_s = setup.drafter.draft_seconds(work)
-    overlapped = setup.engine.async_scheduling and not host.is_remainder
+    overlapped = resolved(setup.engine.async_scheduling) and not host.is_remainder
     passes = setup.arm.speculative_config.num_draft_passes(work.num_draft_tokens)
     engine_error_s = setup.cost.engine_error.seconds(work.target, target, passes)
     return DecodeStep(target, draft_s, host.seconds(work.target.num_seqs), overlapped, engine_error_s)

@@ -33,6 +33,7 @@ from sim.scenario.arms import Arm
 from sim.scenario.build import ArmSetup, resolved, set_up
 from sim.scenario.defaults import CONCURRENCY_KEY
 from sim.scenario.load import LoadedScenario
+from sim.scenario.preset_report import preset_lines
 from sim.scenario.schema import Scenario
 from sim.speculation.base import SpeculationMethod
 from sim.theory.crossings import crossings
@@ -74,6 +75,7 @@ def explain(loaded: LoadedScenario, asked: Asked) -> Explanation:
         demand=demand,
         cost=_cost(scenario, base),
         varied=tuple(key for key in scenario.sweep.vary if key != CONCURRENCY_KEY),
+        engine=preset_lines(scenario),
         notes=loaded.notes,
         arms=tuple(_arm(name, setups, scenario, demand, grid.contexts) for name in setups),
         tables=step_tables(setups, plain, grid),
@@ -142,8 +144,8 @@ def _cost(scenario: Scenario, setup: ArmSetup) -> Cost:
         covers=find_profile(profile).fit_range if fitted else "",
         host_base_ms=cost.host.base_s * 1e3,
         host_per_request_ms=cost.host.per_request_s * 1e3,
-        host_overlapped=setup.engine.async_scheduling,
-        engine=scenario.cost_model.engine if isinstance(scenario.cost_model, Roofline) else "",
+        host_overlapped=resolved(setup.engine.async_scheduling),
+        engine=(scenario.cost_model.engine or "vllm") if isinstance(scenario.cost_model, Roofline) else "",
         draft_launch_ms=cost.draft_launch_s * 1e3,
         draft_token_us=_draft_token_s(cost) * 1e6,
     )

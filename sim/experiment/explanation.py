@@ -144,6 +144,7 @@ class Explanation:
     """The answer.
 
     Attributes:
+        engine: the preset, what it set, and what is stated otherwise, in lines.
         varied: fields that the sweep varies; the scenario is explained with the values written outside the sweep.
         ridge_tokens: tokens of a pass from which the linear layers are compute-bound; None: at no size.
         kv_equals_weights: per batch.
@@ -154,6 +155,7 @@ class Explanation:
     deployed: Deployed
     demand: Demand
     cost: Cost
+    engine: tuple[str, ...]
     varied: tuple[str, ...]
     notes: tuple[str, ...]
     arms: tuple[ArmFacts, ...]

@@ -13,6 +13,7 @@ from sim.experiment.plan import WHOLE, Plan, Shard
 from sim.experiment.task import Outcome, Task
 from sim.scenario.cells import Cell
 from sim.scenario.dump import scenario_hash
+from sim.scenario.preset_report import preset_names
 
 SCHEMA_VERSION = 1
 _PACKAGES = ("numpy", "pyarrow", "pydantic", "simpy")
@@ -48,6 +49,7 @@ def manifest_document(
         "shard": None if plan.shard == WHOLE else f"{plan.shard.part}/{plan.shard.parts}",
         "arms": list(scenario.arms),
         "baseline": scenario.baseline,
+        "engine": list(dict.fromkeys(name for cell in plan.cells for name in preset_names(cell.scenario))),
         "verification": verification_of(plan.cells),
         "replicates": scenario.sweep.replicates,
         "confidence": scenario.sweep.breakeven.confidence if scenario.sweep.breakeven else 0.95,

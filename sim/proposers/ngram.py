@@ -21,7 +21,8 @@ class NgramLookup:
     Attributes:
         prompt_lookup_min, prompt_lookup_max: shortest and longest suffix that is looked up, in tokens.
         occurrence: `earliest` as vLLM (before and after its rewrite to one KMP pass, PR 22437, and on the GPU), Hugging
-            Face's prompt lookup and TensorRT-LLM's default; `latest` as TensorRT-LLM with `is_use_oldest: false`.
+            Face's prompt lookup and the older path of TensorRT-LLM (`NgramPool`, `is_use_oldest: true`); `latest` as
+            TensorRT-LLM with `is_use_oldest: false`, the only value that its newer n-gram drafter takes.
     """
 
     prompt_lookup_min: int

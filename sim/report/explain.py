@@ -72,6 +72,9 @@ def _head(explanation: Explanation) -> Iterator[str]:
     if demand.shared_prompt_frac:
         shared = f"{100 * demand.shared_prompt_frac:.0f} % of the prompt tokens begin like an earlier request"
         yield from labelled("note:", f"{shared}: with prefix caching less is prefilled than shown here", 6)
+    for line in explanation.engine:
+        head, _, rest = printable(line).partition(": ")
+        yield from labelled(f"{head}:", rest, len(head) + 2)
     for note in explanation.notes:
         yield from labelled("note:", printable(note), 6)
     if explanation.varied:

@@ -42,9 +42,10 @@ def _acceptance(context: Context) -> Iterator[Finding]:
 
 @reads("arms", "engine")
 def _draft_length(context: Context) -> Iterator[Finding]:
+    overlaps = bool(context.scenario.engine.filled().async_scheduling)
     for name, arm in context.scenario.arms.items():
         if arm.draft_length is not None:
-            message = _wrong_rule(arm, context.scenario.engine.async_scheduling)
+            message = _wrong_rule(arm, overlaps)
             if message:
                 yield Finding(("arms", name, "draft_length"), message, at_key=True)
             elif "at_zero" in arm.draft_length.model_fields_set and not arm.speculative_config.lookahead_tokens:
@@ -223,7 +224,7 @@ def _key_of_k(method: SpeculationMethod) -> Path:
 def _drafts_on_the_gpu(context: Context) -> Iterator[Finding]:
     """VLLM refuses this too (`VllmConfig`: asynchronous scheduling only with EAGLE, MTP and draft models)."""
     for name, arm in context.scenario.arms.items():
-        if context.scenario.engine.async_scheduling and arm.speculative_config.drafts_on_cpu:
+        if context.scenario.engine.filled().async_scheduling and arm.speculative_config.drafts_on_cpu:
             what = f"the drafts of {arm.speculative_config.method}"
             message = f"{what} are made on the CPU, which engine.async_scheduling does not wait for; drop one"
             yield Finding(("arms", name, "speculative_config", "method"), message)
@@ -277,7 +278,9 @@ def _trees_in_step(context: Context) -> Iterator[Finding]:
     """SGLang's overlap scheduler needs `speculative_eagle_topk` 1; vLLM has no Medusa with asynchronous scheduling."""
     for name, arm in context.scenario.arms.items():
         config = arm.speculative_config
-        if context.scenario.engine.async_scheduling and (config.tree_shape is not None or config.method == "medusa"):
+        if context.scenario.engine.filled().async_scheduling and (
+            config.tree_shape is not None or config.method == "medusa"
+        ):
             what = "token trees are" if config.tree_shape is not None else "medusa is"
             message = f"{what} not known to work with engine.async_scheduling in any engine; drop one"
             yield Finding(("arms", name, "speculative_config"), message, at_key=True)

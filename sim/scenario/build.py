@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import simpy
@@ -31,12 +32,14 @@ from sim.server.server import Server
 from sim.speculation.base import Drafter
 from sim.workload.requests import RequestTable
 
+T = TypeVar("T")
 
-def resolved(limit: int | None) -> int:
-    """A limit that `EngineArgs.resolved` has filled in."""
-    if limit is None:
-        raise InvariantError("an engine limit was left unresolved")
-    return limit
+
+def resolved(value: T | None) -> T:
+    """A value that `EngineArgs.resolved` has filled in."""
+    if value is None:
+        raise InvariantError("an engine argument was left unresolved")
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +82,17 @@ class ArmSetup:
             max_num_seqs=resolved(engine.max_num_seqs),
             max_num_scheduled_tokens=resolved(engine.max_num_scheduled_tokens),
             max_model_len=resolved(engine.max_model_len),
-            block_size=engine.block_size,
+            block_size=resolved(engine.block_size),
             num_blocks=deployment.num_kv_blocks,
             lookahead_tokens=self.arm.speculative_config.lookahead_tokens,
             long_prefill_token_threshold=engine.long_prefill_token_threshold,
-            enable_chunked_prefill=engine.enable_chunked_prefill,
-            scheduler_reserve_full_isl=engine.scheduler_reserve_full_isl,
+            enable_chunked_prefill=resolved(engine.enable_chunked_prefill),
+            scheduler_reserve_full_isl=resolved(engine.scheduler_reserve_full_isl),
             watermark=engine.watermark,
-            enable_prefix_caching=engine.enable_prefix_caching,
+            separate_prefill=not engine.enable_mixed_chunk,
+            reserve_output=engine.capacity_scheduler_policy == "GUARANTEED_NO_EVICT",
+            draft_slots=self.arm.speculative_config.max_draft_tokens * (2 if engine.async_scheduling else 1),
+            enable_prefix_caching=resolved(engine.enable_prefix_caching),
             use_eagle=self.arm.speculative_config.use_eagle,
         )
 
@@ -100,7 +106,7 @@ def set_up(scenario: Scenario, arm: str, base_dir: Path) -> ArmSetup:
     """
     spec = scenario.arms[arm].located(base_dir)
     gpu, target = scenario.hardware.load(), scenario.model.load(base_dir)
-    engine = scenario.engine.resolved(gpu, target.max_model_len)
+    engine = scenario.engine.resolved(gpu, target.max_model_len, speculates=spec.speculates)
     method = spec.speculative_config
     deployment = plan_deployment(
         target,
@@ -111,7 +117,7 @@ def set_up(scenario: Scenario, arm: str, base_dir: Path) -> ArmSetup:
         weight_dtype=scenario.model.weight_dtype,
         drafter_weight_dtype=scenario.model.weight_dtype if method.shares_target else "auto",
         kv_cache_dtype=scenario.model.kv_cache_dtype,
-        block_size=engine.block_size,
+        block_size=resolved(engine.block_size),
         gpu_memory_utilization=engine.gpu_memory_utilization,
         max_num_batched_tokens=resolved(engine.max_num_batched_tokens),
         max_num_seqs=resolved(engine.max_num_seqs),
@@ -151,7 +157,7 @@ def draw_tape(arm: Arm, requests: RequestTable, streams: Streams) -> Tape:
 def bind_rule(setup: ArmSetup, requests: RequestTable, tape: Tape, streams: Streams) -> Rule:
     """The arm's K rule, bound to one run."""
     pricer = StepPricer(setup.cost, setup.drafter, setup.arm.k_rule.switching._replace(switch_s=0.0))
-    seconds = steady_step_seconds(pricer, setup.engine.async_scheduling)
+    seconds = steady_step_seconds(pricer, resolved(setup.engine.async_scheduling))
     most, limit = setup.arm.speculative_config.max_draft_tokens, resolved(setup.engine.max_num_seqs)
     known = OffLine(most, limit, seconds, setup.survival)
     return setup.arm.k_rule.bind(rule_setting(known, requests, tape, streams))

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from sim.scenario.preset_defaults import fill_preset
 from sim.scenario.references import fill_references
 
 #: `hardware: h100-sxm` stands for `hardware: {gpu: h100-sxm}`.
@@ -33,6 +34,7 @@ def fill_defaults(data: Any) -> Any:
             full[section] = {field: full[section]}
     full.setdefault("cost_model", {"kind": "roofline"})
     _fill_arms(full)
+    fill_preset(full)
     fill_references(full)
     _fill_sweep(full)
     _fill_kv_cache_dtype(full)

@@ -1,14 +1,15 @@
-"""`engine:` of a scenario: vLLM's engine arguments, nothing renamed, so that a config can be pasted.
+"""`engine:` of a scenario: vLLM's engine arguments, nothing renamed, so that a config can be pasted, and a preset.
 
 Three kinds of keys: the fields below act on the simulation; `no_effect_keys` are real vLLM arguments that cannot change
 what is simulated and are reported, never swallowed; `ONLY_VALUE` are arguments of which only one value is simulated.
 """
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from sim.hardware.gpu import Gpu
+from sim.scenario.presets import PresetId, find_preset
 from sim.spec import Spec
 from sim.units import PositiveCount
 
@@ -61,9 +62,15 @@ EngineKvCacheDtype = Literal["auto", "float16", "bfloat16", "fp8", "fp8_e4m3", "
 
 
 class EngineArgs(Spec):
-    """Engine arguments that act on the simulation; `null` means vLLM's default for the GPU and model.
+    """Engine arguments that act on the simulation; `null` means the preset's default for GPU, model and arm.
 
     Attributes:
+        preset: the engine whose defaults fill in what is not stated, here and in `cost_model.engine` and the arms:
+            [engines](engines.md). Stated keys count; only this one says which engine.
+        enable_mixed_chunk: prefill and decode share a step; false: prefill has its own steps and goes first (SGLang).
+        capacity_scheduler_policy: TensorRT-LLM's. `MAX_UTILIZATION` admits what fits now and preempts when KV blocks
+            run short, as all engines but TensorRT-LLM; `GUARANTEED_NO_EVICT` admits a request only with the blocks of
+            its whole output, for which the output length of the workload stands in.
         enable_expert_parallel: spread the experts of a mixture whole over the `tensor_parallel_size` GPUs, instead of a
             slice of every expert on each.
         max_num_scheduled_tokens: token budget of a step when it is to be smaller than `max_num_batched_tokens`.
@@ -71,51 +78,62 @@ class EngineArgs(Spec):
         num_gpu_blocks_override: size of the KV pool in blocks, instead of what fits in memory.
         scheduler_reserve_full_isl: admit a request only when the KV blocks of its whole prompt are free.
         watermark: fraction of KV blocks kept free when admitting.
-        enable_prefix_caching: keep full KV blocks for requests that begin with the same tokens. On, as in vLLM V1;
-            where prompts share nothing it only lets a preempted request find its own blocks again.
+        enable_prefix_caching: keep full KV blocks for requests that begin with the same tokens; where prompts share
+            nothing it only lets a preempted request find its own blocks again.
         dtype, kv_cache_dtype: as vLLM spells them; must agree with `model`.
     """
 
     no_effect_keys: ClassVar[frozenset[str]] = frozenset(_NO_EFFECT.split())
 
+    preset: PresetId = "vllm"
     tensor_parallel_size: Annotated[PositiveCount, Field(le=1024)] = 1
     enable_expert_parallel: bool = False
     max_num_seqs: Limit | None = None
     max_num_batched_tokens: Limit | None = None
     max_num_scheduled_tokens: Limit | None = None
     max_model_len: Limit | None = None
-    block_size: Annotated[PositiveCount, Field(le=4096)] = 16
+    block_size: Annotated[PositiveCount, Field(le=4096)] | None = None
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
-    enable_chunked_prefill: bool = True
+    enable_chunked_prefill: bool | None = None
+    enable_mixed_chunk: bool | None = None
+    capacity_scheduler_policy: Literal["MAX_UTILIZATION", "GUARANTEED_NO_EVICT"] | None = None
     long_prefill_token_threshold: Annotated[int, Field(ge=0, le=100_000_000)] = 0
     num_gpu_blocks_override: Limit | None = None
-    scheduler_reserve_full_isl: bool = True
+    scheduler_reserve_full_isl: bool | None = None
     watermark: Fraction = 0.0
-    async_scheduling: bool = False
+    async_scheduling: bool | None = None
     scheduling_policy: Literal["fcfs"] = "fcfs"
-    enable_prefix_caching: bool = True
+    enable_prefix_caching: bool | None = None
     dtype: Dtype = "auto"
     kv_cache_dtype: EngineKvCacheDtype = "auto"
 
-    def resolved(self, gpu: Gpu, model_max_len: int | None = None) -> "EngineArgs":
-        """The same arguments with vLLM's defaults for an API server in the place of every `None` limit.
+    def filled(self) -> "EngineArgs":
+        """The same arguments with the preset's switches in the place of those that are `None`."""
+        switches = find_preset(self.preset).switches
+        unstated: dict[str, Any] = {key: at.value for key, at in switches.items() if getattr(self, key) is None}
+        return self.model_copy(update=unstated)
 
-        `num_gpu_blocks_override` stays None: its default is what fits in memory. Follows
+    def resolved(self, gpu: Gpu, model_max_len: int | None = None, *, speculates: bool = False) -> "EngineArgs":
+        """The same arguments with the preset's defaults for an API server in the place of every `None`.
+
+        `num_gpu_blocks_override` stays None: its default is what fits in memory. vLLM's limits follow
         `EngineArgs._set_default_max_num_seqs_and_batched_tokens_args` of vLLM 0.19.
 
         Args:
-            gpu: decides between 8192 tokens / 1024 sequences and 2048 / 256.
+            gpu: vLLM's choice between 8192 tokens / 1024 sequences and 2048 / 256; SGLang's chunk size.
             model_max_len: the model's own context length in tokens, if known.
+            speculates: whether the arm does; SGLang then runs fewer requests.
         """
+        preset, filled = find_preset(self.preset), self.filled()
         large = gpu.memory >= LARGE_GPU_BYTES and "a100" not in gpu.name.lower()
         model_len = self.max_model_len or model_max_len or FALLBACK_MODEL_LEN
-        seqs = self.max_num_seqs or (1024 if large else 256)
-        tokens = self.max_num_batched_tokens
+        seqs = self.max_num_seqs or preset.seqs(speculates) or (1024 if large else 256)
+        tokens = self.max_num_batched_tokens or preset.batched_tokens(gpu)
         if tokens is None:
             tokens = 8192 if large else 2048
-            tokens = tokens if self.enable_chunked_prefill else max(tokens, model_len)
+            tokens = tokens if filled.enable_chunked_prefill else max(tokens, model_len)
             tokens = min(tokens, seqs * model_len)
-        return self.model_copy(
+        return filled.model_copy(
             update={
                 "max_model_len": model_len,
                 "max_num_seqs": self.max_num_seqs or min(seqs, tokens),

@@ -29,7 +29,7 @@ def _model_is_known(context: Context) -> Iterator[Finding]:
 
 @reads("engine", "hardware", "model")
 def _engine_limits(context: Context) -> Iterator[Finding]:
-    """The refusals of vLLM's `SchedulerConfig`."""
+    """The refusals of vLLM's `SchedulerConfig`; other engines start with a token budget below the context."""
     engine, stated = context.engine, context.scenario.engine
     if engine is None:
         return
@@ -39,7 +39,7 @@ def _engine_limits(context: Context) -> Iterator[Finding]:
     if tokens < seqs:
         key = "max_num_batched_tokens" if stated.max_num_batched_tokens else "max_num_seqs"
         yield Finding(("engine", key), f"max_num_batched_tokens = {tokens} is below max_num_seqs = {seqs}")
-    if tokens < length and not engine.enable_chunked_prefill:
+    if tokens < length and not engine.enable_chunked_prefill and engine.preset == "vllm":
         message = f"found {tokens}; allowed without chunked prefill: at least max_model_len = {length}"
         yield Finding(("engine", "max_num_batched_tokens"), message)
     if engine.long_prefill_token_threshold > length:

@@ -9,6 +9,7 @@ from sim.errors import CapacityError, Problem, ScenarioError
 from sim.scenario.build import ArmSetup, set_up
 from sim.scenario.cells import cell_scenarios, num_cells
 from sim.scenario.load import LoadedScenario
+from sim.scenario.preset_report import preset_lines
 from sim.scenario.schema import Scenario
 from sim.scenario.suggestions import flow
 from sim.theory.spellings import from_survival
@@ -40,7 +41,7 @@ def lint(loaded: LoadedScenario) -> LintReport:
     head = f"{scenario.name}: {plural(len(scenario.arms), 'arm')} x {plural(count, 'cell')} x "
     head += f"{plural(scenario.sweep.replicates, 'replicate')} = {plural(runs, 'run')}"
     arms = [] if problems else [_describe(scenario, arm, loaded.base_dir) for arm in scenario.arms]
-    return LintReport(tuple(problems), (head, *arms))
+    return LintReport(tuple(problems), (head, *(f"  {line}" for line in preset_lines(scenario)), *arms))
 
 
 def _failures(loaded: LoadedScenario) -> Iterator[tuple[str, str]]:

@@ -17,13 +17,13 @@ def _caching_matters(context: Context) -> Iterator[Finding]:
     shares, varied = _shares(context), CACHING_KEY in context.scenario.sweep.vary
     if varied and not shares:
         yield note(("sweep", "vary", CACHING_KEY), f"all but no effect: {_ALONE}")
-    if shares and not varied and not context.scenario.engine.enable_prefix_caching:
+    if shares and not varied and not context.scenario.engine.filled().enable_prefix_caching:
         yield note(("engine", CACHING), "off although prompts begin alike: every prompt is computed in full")
 
 
 @reads("workload", "engine")
 def _prefixes_fill_a_block(context: Context) -> Iterator[Finding]:
-    block_size = context.scenario.engine.block_size
+    block_size = context.scenario.engine.filled().block_size or 1
     for path, prefix in _prefixes(context):
         if prefix.tokens < block_size:
             message = (

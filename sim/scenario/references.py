@@ -41,7 +41,7 @@ def _references(arm: Any) -> Iterator[tuple[str, Arms]]:
     fixed = {key: value for key, value in config.items() if key != _TABLE}
     yield "oracle", rest | {"speculative_config": fixed, "draft_length": {"kind": "oracle"}}
     for tokens in _sizes(config.get("tree"), k):
-        yield f"k{tokens}", rest | {"speculative_config": fixed | {_K: tokens}}
+        yield f"k{tokens}", rest | {"speculative_config": fixed | {_K: tokens}, "draft_length": {"kind": "fixed"}}
 
 
 def _sizes(tree: Any, k: int) -> range:

@@ -21,7 +21,11 @@ class SchedulerConfig:
         max_num_scheduled_tokens: the token budget of a step.
         long_prefill_token_threshold: cap on the tokens of one request per step; 0 = none.
         scheduler_reserve_full_isl: admit a request only when blocks for its whole known length are free.
-        watermark: share of all blocks that an admission must leave free while another request is scheduled.
+        watermark: share of all blocks that an admission must leave free while another request runs.
+        separate_prefill: a step is either prefill or decode, and prefill goes first (SGLang without mixed chunks).
+        reserve_output: an admission takes the blocks of the whole output too, so that nobody is preempted
+            (TensorRT-LLM's `GUARANTEED_NO_EVICT`). The output length stands for the client's `max_tokens`.
+        draft_slots: KV slots that the drafts under verification may take; `reserve_output` takes them as well.
         lookahead_tokens: KV slots reserved per running request for its next drafts.
         enable_prefix_caching: full blocks can be shared, and found again until they are evicted.
         use_eagle: a prefix hit loses its last block, which an EAGLE-like drafter has to see again.
@@ -37,6 +41,9 @@ class SchedulerConfig:
     enable_chunked_prefill: bool = True
     scheduler_reserve_full_isl: bool = True
     watermark: float = 0.0
+    separate_prefill: bool = False
+    reserve_output: bool = False
+    draft_slots: int = 0
     enable_prefix_caching: bool = False
     use_eagle: bool = False
 

@@ -17,6 +17,7 @@ from sim.errors import InvariantError
 from sim.kv_cache.block_names import BlockNames
 from sim.kv_cache.block_pool import BlockPool
 from sim.kv_cache.prefix_cache import NoPrefixCache, PrefixCache
+from sim.scheduler.demand import Demand, Turn
 from sim.scheduler.plan import Emitted, SchedulerConfig, StepPlan, plan_step
 from sim.scheduler.proposer import Proposer
 from sim.scheduler.running import KNOWN, OVER, Running
@@ -25,9 +26,6 @@ from sim.scheduler.walker import Entry, Track
 from sim.workload.requests import RequestTable
 
 Ints = NDArray[np.int64]
-
-#: Requests within this many tokens of max_model_len take the path that clips to it.
-_LENGTH_MARGIN = 256
 
 
 class Scheduler:
@@ -56,8 +54,9 @@ class Scheduler:
         self.num_preemptions = np.zeros(len(table), np.int64)
         self.recomputed_tokens = np.zeros(len(table), np.int64)
         longest = int((table.prompt_tokens + table.output_tokens).max(initial=0))
-        self._near_max_model_len = longest + _LENGTH_MARGIN >= config.max_model_len
+        self.demand = Demand(config, longest)
         self._last_k: int | None = None
+        self._turn = Turn.ANYONE
 
     @cached_property
     def track(self) -> Track:
@@ -83,17 +82,13 @@ class Scheduler:
             The plan; its pass has no tokens when nothing can run.
         """
         preempted: list[int] = []
-        admitted: list[int] = []
-        granted = self._schedule_running(preempted)
-        self._settle(granted)
-        if self.waiting.queue and not preempted:
-            scheduled = int(granted.sum())
-            room = self.config.max_num_seqs - self.running.count
-            entries = self.waiting.admit(self.config.max_num_scheduled_tokens - scheduled, scheduled > 0, room)
-            if entries:
-                self.running.extend([entry for entry, _ in entries], self.config.block_size)
-                admitted = [entry.row for entry, _ in entries]
-                granted = np.concatenate((granted, np.array([tokens for _, tokens in entries], np.int64)))
+        for turn in self.demand.turns:
+            self._turn = turn
+            granted = self._schedule_running(preempted)
+            self._settle(granted)
+            granted, admitted = self._admit(granted, bool(preempted))
+            if granted.any():
+                break
         plan = plan_step(self.running, granted, admitted, preempted)
         if self.proposer.table is not None:
             self.proposer.look_up(plan, self.proposer.table)
@@ -126,9 +121,13 @@ class Scheduler:
         """The K that all running requests have drafts for, when their steps can be foreseen from here; else None.
 
         Foreseeable: K follows from the batch size, all decode (or none runs), no request is near max_model_len or
-        long_prefill_token_threshold, and no preempted request waits. Then an `Epoch` can take over.
+        long_prefill_token_threshold, prefill does not hold up decode, and no preempted request waits. Then an `Epoch`
+        can take over.
         """
-        if self.proposer.table is None or self._near_max_model_len or self.config.long_prefill_token_threshold:
+        config = self.config
+        if self.proposer.table is None or self.demand.near_max_model_len or config.long_prefill_token_threshold:
+            return None
+        if config.separate_prefill:
             return None
         if self.waiting.resumes_next():
             return None
@@ -165,6 +164,24 @@ class Scheduler:
         if self.running.count > self.config.max_num_seqs or self.waiting.rows() & set(self.running.row.tolist()):
             raise InvariantError("running list too long, or a request both waits and runs")
 
+    def _admit(self, granted: Ints, short: bool) -> tuple[Ints, list[int]]:
+        """Phase B: waiting requests with what is left of the budget, unless KV blocks ran short or it is decode's turn.
+
+        Returns:
+            The tokens granted, those admitted now at the end, and the rows of the latter.
+        """
+        if not self.waiting.queue or short or self._turn is Turn.DECODE:
+            return granted, []
+        scheduled = int(granted.sum())
+        room = self.config.max_num_seqs - self.running.count
+        budget, busy = self.config.max_num_scheduled_tokens - scheduled, self.running.count > 0
+        entries = self.waiting.admit(budget, busy, room)
+        if not entries:
+            return granted, []
+        self.running.extend([entry for entry, _ in entries], self.config.block_size)
+        tokens = np.array([tokens for _, tokens in entries], np.int64)
+        return np.concatenate((granted, tokens)), [entry.row for entry, _ in entries]
+
     # ---- running requests -------------------------------------------------------------------------------------
 
     def _schedule_running(self, preempted: list[int]) -> Ints:
@@ -175,7 +192,7 @@ class Scheduler:
         if int(granted.sum()) > budget:
             end = granted.cumsum()
             granted = np.clip(budget - (end - granted), 0, granted)
-        missing = self._missing_slots(granted)
+        missing = self.demand.missing_slots(running, granted)
         if running.count == 0 or int(missing.max()) <= 0:
             return granted
         block_size = self.config.block_size
@@ -198,25 +215,8 @@ class Scheduler:
             cache.fill(int(running.row[at]), int(running.settled[at]))
 
     def _wanted(self) -> Ints:
-        """The gap of each running request, capped by the long-prefill threshold and by max_model_len."""
-        running, config = self.running, self.config
-        wanted: Ints = running.lag + running.drafts
-        if config.long_prefill_token_threshold:
-            np.minimum(wanted, config.long_prefill_token_threshold, out=wanted)
-        if self._near_max_model_len:
-            room = config.max_model_len - 1 - (running.known - running.lag)
-            np.minimum(wanted, np.maximum(room, 0), out=wanted)  # no room: ended, but still in a step in flight
-        return wanted
-
-    def _missing_slots(self, granted: Ints) -> Ints:
-        """KV slots each running request lacks for its grant and the next drafts; <= 0 where it has enough."""
-        running, config = self.running, self.config
-        slots: Ints = running.known - running.lag + granted + config.lookahead_tokens
-        if self._near_max_model_len:
-            np.minimum(slots, config.max_model_len, out=slots)
-        missing: Ints = slots - running.slots
-        missing[granted == 0] = 0
-        return missing
+        """Tokens each running request asks for, shape (count,)."""
+        return self.demand.tokens(self.running, self._turn)
 
     def _ration_blocks(self, preempted: list[int]) -> Ints:
         """Phase A request by request: the last running request is preempted until the current one has its blocks."""
@@ -224,7 +224,7 @@ class Scheduler:
         wanted, budget, granted, i = self._wanted().tolist(), config.max_num_scheduled_tokens, [], 0
         while i < running.count and budget > 0:
             tokens = min(wanted[i], budget)
-            needed = self._blocks_to_grow(i, tokens)
+            needed = self.demand.missing_blocks(running, i, tokens)
             while needed > pool.free and i < running.count:
                 preempted.append(self._preempt_last())
             if i >= running.count:
@@ -235,14 +235,6 @@ class Scheduler:
             budget -= tokens
             i += 1
         return np.array(granted + [0] * (running.count - len(granted)), np.int64)
-
-    def _blocks_to_grow(self, i: int, tokens: int) -> int:
-        if tokens == 0:
-            return 0
-        running, config = self.running, self.config
-        slots = int(running.known[i] - running.lag[i]) + tokens + config.lookahead_tokens
-        held = int(running.slots[i]) // config.block_size
-        return max(0, self.pool.blocks_for(min(slots, config.max_model_len)) - held)
 
     def _preempt_last(self) -> int:
         """Send the last running request to the front of the queue; it keeps its output and loses blocks and drafts."""

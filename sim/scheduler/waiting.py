@@ -47,7 +47,9 @@ class Waiting:
         self._speculates = table.speculate.astype(np.int64).tolist()
         self._watermark_blocks = int(config.watermark * config.num_blocks)
         # Otherwise what the head needs depends on the budget left over, which changes from step to step.
-        self._blocked_by_blocks_alone = config.scheduler_reserve_full_isl and config.enable_chunked_prefill
+        self._blocked_by_blocks_alone = config.enable_chunked_prefill and (
+            config.scheduler_reserve_full_isl or config.reserve_output
+        )
 
     def __len__(self) -> int:
         return len(self.queue)
@@ -68,7 +70,7 @@ class Waiting:
     def add(self, row: int) -> bool:
         """Queue a new request; False when it can never run."""
         prompt = self._prompt[row]
-        if prompt >= self._config.max_model_len or not self._can_ever_run(prompt):
+        if prompt >= self._config.max_model_len or not self._can_ever_run(row, prompt):
             self.rejected.append(row)
             return False
         self.queue.append(row)
@@ -112,7 +114,7 @@ class Waiting:
 
         Args:
             budget: tokens left in this step.
-            busy: another request is scheduled in this step, so the watermark counts.
+            busy: another request runs, so the watermark counts (vLLM's `has_scheduled_reqs`).
             room: requests that may still join before `max_num_seqs` run.
 
         Returns:
@@ -122,11 +124,11 @@ class Waiting:
         while self.queue and budget > 0 and len(admitted) < room:
             row = self.queue[0]
             known = self._known(row)
-            if not self._can_ever_run(known):
+            if not self._can_ever_run(row, known):
                 self._rejected_late.append(self.queue.popleft())
                 continue
             match = self._cache.match(row, known)
-            tokens = self._admission_tokens(known, match, budget, busy or bool(admitted))
+            tokens = self._admission_tokens(row, known, match, budget, busy or bool(admitted))
             if tokens == 0:
                 self.blocked = self._blocked_by_blocks_alone and not self._cache.may_hit(row)
                 break
@@ -138,14 +140,22 @@ class Waiting:
     def _known(self, row: int) -> int:
         return int(self._prompt[row] + self.num_emitted[row])
 
-    def _can_ever_run(self, known: int) -> bool:
-        """Whether an empty engine could prefill `known` tokens."""
+    def _can_ever_run(self, row: int, known: int) -> bool:
+        """Whether an empty engine could prefill the `known` tokens of a request."""
         config = self._config
         chunk = min(known, config.long_prefill_token_threshold or known)
         in_budget = config.enable_chunked_prefill or chunk <= config.max_num_scheduled_tokens
-        return in_budget and self._pool.blocks_for(known) <= config.num_blocks
+        return in_budget and self._pool.blocks_for(self._reserved(row, known)) <= config.num_blocks
 
-    def _admission_tokens(self, known: int, match: Match, budget: int, busy: bool) -> int:
+    def _reserved(self, row: int, known: int) -> int:
+        """KV slots to find for a request: of its known tokens, or of the last step that it can run."""
+        config = self._config
+        if not config.reserve_output:
+            return known
+        last: int = self._prompt[row] + self._output[row] - 1 + config.draft_slots + config.lookahead_tokens
+        return max(known, min(last, config.max_model_len))
+
+    def _admission_tokens(self, row: int, known: int, match: Match, budget: int, busy: bool) -> int:
         """Tokens the head of the queue would get now; 0 when it has to wait."""
         config, pool = self._config, self._pool
         hit = len(match.ids) * pool.block_size
@@ -153,14 +163,16 @@ class Waiting:
         if tokens > budget and not config.enable_chunked_prefill:
             return 0
         tokens = min(tokens, budget)
-        needed = pool.blocks_for(known if config.scheduler_reserve_full_isl else hit + tokens)
+        whole = config.scheduler_reserve_full_isl or config.reserve_output
+        needed = pool.blocks_for(self._reserved(row, known) if whole else hit + tokens)
         needed -= len(match.ids) - match.num_idle
         reserve = self._watermark_blocks if busy else 0
         return tokens if needed + reserve <= pool.free else 0
 
     def _enter(self, row: int, known: int, match: Match, tokens: int) -> Entry:
         hit = len(match.ids) * self._pool.block_size
-        blocks = self._pool.blocks_for(hit + tokens)
+        taken = self._reserved(row, known) if self._config.reserve_output else hit + tokens
+        blocks = self._pool.blocks_for(taken)
         self._cache.enter(row, match)
         self._pool.take(blocks - len(match.ids))
         self._cache.fill(row, hit + tokens)

@@ -48,8 +48,8 @@ class Ngram(TokenLookup):
         prompt_lookup_min: shortest suffix looked up; null: `prompt_lookup_max`.
         prompt_lookup_max: longest suffix looked up, the longest match wins; null: `prompt_lookup_min`. 5 when both are
             null, as in vLLM.
-        occurrence: of several places with that suffix the `earliest` (vLLM, Hugging Face, TensorRT-LLM by default) or
-            the `latest` (TensorRT-LLM with `is_use_oldest: false`).
+        occurrence: of several places with that suffix the `earliest` (vLLM, Hugging Face, TensorRT-LLM's older path
+            with `is_use_oldest: true`) or the `latest` (`is_use_oldest: false`, all that its newer path takes).
         lookup_base_us: CPU time per step.
         lookup_ns_per_token: CPU time per token of context searched. Defaults from the time shares of SpecDecode-Bench
             (arXiv 2601.11580): 0.2, 1.0 and 1.3 % of a step at batch 1, 64 and 128, about 300 tokens of context.

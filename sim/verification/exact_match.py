@@ -13,14 +13,16 @@ from sim.verification.chain import normalised
 class ExactMatch(TokenRule):
     """A sampled draft is accepted iff the target's own sample is the same token, which is written in any case.
 
-    Accepts sum p q, never more than `rejection_sampling`. The `strict` of earlier vLLM. llama.cpp compares samples too,
-    with greedy drafts: then it accepts as often as `greedy_draft`.
+    Accepts sum p q, never more than `rejection_sampling`. The `strict` of vLLM's second model runner, its default until
+    April 2026. llama.cpp and TensorRT-LLM compare samples too, with greedy drafts: then it is `greedy_draft`.
     """
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"kind": "exact_match"}]})
 
     lossless: ClassVar[bool] = True
-    source: ClassVar[str] = "vLLM rejection_sample_method: strict (until 2026); llama.cpp common/sampling.cpp"
+    source: ClassVar[str] = (
+        "vLLM rejection_sample_method: strict (pull requests 36930, 40651); llama.cpp common/sampling.cpp"
+    )
 
     kind: Literal["exact_match"] = "exact_match"
 

@@ -15,14 +15,15 @@ class Relaxed(TokenRule):
 
     p(x) >= p(top) - relaxed_delta, probabilities after softmax. Otherwise the argmax is written, so that at
     relaxed_delta 0 or relaxed_topk 1 it would be `greedy_match`. TensorRT-LLM relaxes only while the model thinks and
-    is strict elsewhere; here every position is relaxed. The defaults are those of NVIDIA's DeepSeek-R1 example; the
-    engine's own, 1 and 0, relax nothing.
+    is strict elsewhere; here every position is relaxed. The defaults, 10 and 0.6, are those of NVIDIA's DeepSeek-R1
+    guides (examples with `use_relaxed_acceptance_for_thinking`); the engine's own, 1 and 0 (`llm_args.py`,
+    MTPDecodingConfig), relax nothing.
     """
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"kind": "relaxed"}]})
 
     lossless: ClassVar[bool] = False
-    source: ClassVar[str] = "TensorRT-LLM cpp/tensorrt_llm/kernels/speculativeDecoding/mtpKernels.cu, mtp.py"
+    source: ClassVar[str] = "TensorRT-LLM llm_args.py (MTPDecodingConfig), _torch/speculative/mtp.py"
 
     kind: Literal["relaxed"] = "relaxed"
     relaxed_topk: int = Field(default=10, ge=2, description="candidates of a position")

@@ -27,8 +27,11 @@ def test_a_good_scenario_says_what_would_run(capsys: pytest.CaptureFixture[str])
     assert check(GOOD) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "s: 1 arm x 9 cells x 5 replicates = 45 runs"
-    assert lines[1].startswith("  plain: {method: plain}; KV pool ")
-    assert lines[1].endswith(" tokens, max_num_seqs 1024, max_num_batched_tokens 8192")
+    assert lines[1].startswith("  engine: vLLM-like (preset version 1): {block_size: 16, ")
+    assert max(map(len, lines)) <= 100
+    plain = " ".join(" ".join(lines[1:-1]).split()).partition(" plain: ")[2]
+    assert plain.startswith("{method: plain}; KV pool ")
+    assert plain.endswith(" tokens, max_num_seqs 1024, max_num_batched_tokens 8192")
     assert lines[-1] == "ok"
 
 
@@ -57,7 +60,7 @@ def test_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
     }  # fmt: skip
     assert check(NOTED, "--format", "json") == 0
     document = json.loads(capsys.readouterr().out)
-    assert (document["ok"], len(document["notes"]), len(document["summary"])) == (True, 1, 2)
+    assert (document["ok"], len(document["notes"]), len(document["summary"])) == (True, 1, 3)
 
 
 def test_github_annotations_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:

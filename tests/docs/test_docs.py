@@ -37,6 +37,11 @@ def test_methods_page_is_current():
     assert module.page() == module.PAGE.read_text(encoding="utf-8"), "run `python docs/generate.py` and commit the page"
 
 
+def test_engines_page_is_current():
+    module = generator("generate_engines")
+    assert module.page() == module.PAGE.read_text(encoding="utf-8"), "run `python docs/generate.py` and commit the page"
+
+
 def test_examples_of_the_theory_page_are_what_the_command_prints():
     module = generator()
     page = module.THEORY.read_text(encoding="utf-8")

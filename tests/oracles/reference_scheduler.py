@@ -36,6 +36,9 @@ class ReferenceConfig:
     enable_chunked_prefill: bool = True
     scheduler_reserve_full_isl: bool = True
     watermark: float = 0.0
+    separate_prefill: bool = False
+    reserve_output: bool = False
+    draft_slots: int = 0
     enable_prefix_caching: bool = False
     use_eagle: bool = False
     drafts: int | list[tuple[int, int, int]] = 0  # K, or inclusive batch ranges (low, high, K)
@@ -115,12 +118,18 @@ class ReferenceScheduler:
     def never_fits(self, r: Req) -> bool:
         """True when not even an empty server could take in the tokens known of `r`."""
         c = self.config
-        if self.blocks_for(r.known) > c.num_blocks:
+        if self.blocks_for(self.last_slots(r) if c.reserve_output else r.known) > c.num_blocks:
             return True
         return not c.enable_chunked_prefill and self.chunk(r, r.known) > c.max_num_scheduled_tokens
 
     def blocks_for(self, tokens: int) -> int:
         return -(-tokens // self.config.block_size)
+
+    def last_slots(self, r: Req) -> int:
+        """KV slots of the last step that `r` can run: all but its last token computed, drafts, and drafts to come."""
+        c = self.config
+        end = min(r.prompt + r.target, c.max_model_len)
+        return max(r.known, min(end - 1 + c.draft_slots + c.lookahead_tokens, c.max_model_len))
 
     def grow(self, r: Req, tokens: int, spare: int) -> bool:
         """Take the blocks that `tokens` slots need beyond those held, leaving `spare` blocks free."""
@@ -198,17 +207,27 @@ class ReferenceScheduler:
     def schedule(self) -> list[tuple[int, int, int]]:
         """One step: (row, tokens, drafts among them) in scheduling order."""
         self.step, self.preempted, self.dropped = [], [], []
-        budget = self.phase_running(self.config.max_num_scheduled_tokens)
-        if not self.preempted:
-            self.phase_waiting(budget)
+        if self.config.separate_prefill:
+            budget = self.phase_running(self.config.max_num_scheduled_tokens, lambda r: r.known - r.computed > 1)
+            if not self.preempted:
+                self.phase_waiting(budget)
+            if not self.step:
+                self.phase_running(self.config.max_num_scheduled_tokens, lambda r: r.known - r.computed == 1)
+        else:
+            budget = self.phase_running(self.config.max_num_scheduled_tokens, lambda r: True)
+            if not self.preempted:
+                self.phase_waiting(budget)
         for r in self.step:
             r.computed += r.scheduled
         return [(r.row, r.scheduled, r.used) for r in self.step]
 
-    def phase_running(self, budget: int) -> int:
+    def phase_running(self, budget: int, its_turn) -> int:
         c, i = self.config, 0
         while i < len(self.running) and budget > 0:
             r = self.running[i]
+            if not its_turn(r):
+                i += 1
+                continue
             n = self.chunk(r, r.known + r.drafts - r.computed)
             n = min(n, budget, c.max_model_len - 1 - r.computed)
             if n == 0:
@@ -237,10 +256,12 @@ class ReferenceScheduler:
                 return
             spare = int(c.watermark * c.num_blocks) if self.running else 0
             slots = r.known if c.scheduler_reserve_full_isl else hit + n
+            if c.reserve_output:
+                slots = self.last_slots(r)
             if self.blocks_for(slots) - len(found) + idle + spare > len(self.free):
                 return
             self.touch(r, found)
-            self.grow(r, hit + n, 0)
+            self.grow(r, slots if c.reserve_output else hit + n, 0)
             self.running.append(self.waiting.pop(0))
             budget -= self.run(r, n)
 

@@ -16,7 +16,7 @@ def test_defaults_of_the_api_server_depend_on_the_gpu(gpu: str, tokens: int, seq
 
 def test_stated_values_are_kept() -> None:
     stated = EngineArgs(max_num_seqs=7, max_num_batched_tokens=99, max_model_len=500, max_num_scheduled_tokens=50)
-    assert stated.resolved(find_gpu("h100-sxm"), 131072) == stated
+    assert stated.resolved(find_gpu("h100-sxm"), 131072) == stated.filled()
 
 
 def test_defaults_follow_the_other_arguments() -> None:

@@ -70,6 +70,7 @@ def _facts(results: Results) -> list[tuple[str, str]]:
     facts += [
         (name.replace("_", " "), str(manifest[name])) for name in ("scenario_hash", "platform") if manifest.get(name)
     ]
+    facts += [("engine", ", ".join(_presets(results)))] if _presets(results) else []
     for profile in cost_profiles(results):
         facts.append(("cost profile", ", ".join(f"{key} {value}" for key, value in profile.items())))
     packages = manifest.get("packages") or {}
@@ -81,8 +82,14 @@ def _facts(results: Results) -> list[tuple[str, str]]:
     return facts
 
 
+def _presets(results: Results) -> list[str]:
+    """The engine presets of the run, such as `SGLang-like (preset version 1)`."""
+    found = results.manifest.get("engine")
+    return [str(name) for name in found] if isinstance(found, list) else []
+
+
 def subtitle(results: Results) -> str:
-    """Model, hardware and size of the experiment in one line."""
+    """Model, hardware, engine and size of the experiment in one line."""
     scenario = results.scenario
     model, hardware, engine = (scenario.get(key) for key in ("model", "hardware", "engine"))
     ways = engine.get("tensor_parallel_size", 1) if isinstance(engine, Mapping) else 1
@@ -91,6 +98,7 @@ def subtitle(results: Results) -> str:
     parts = [
         _named(model, "target"),
         f"{ways}× {_named(hardware, 'gpu')}" if hardware else "",
+        ", ".join(name.partition(" (")[0] for name in _presets(results)),
         f"{replicas} replicas" if replicas != 1 else "",
         _arrivals(scenario),
         f"{replicates} replicate{'s' if replicates != 1 else ''}, paired",
