@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from sim.cli.overlay import Lengths, overlay_options, run_overlay
 from sim.validation.acceptance import score_folder
 from sim.validation.acceptance_report import render as render_acceptance
 from sim.validation.acceptance_report import targets
@@ -38,9 +39,26 @@ _out = click.option(
 )
 
 
-@click.group()
-def validate() -> None:
-    """Error tables of models against measurements."""
+@click.group(invoke_without_command=True)
+@overlay_options
+@click.pass_context
+def validate(
+    ctx: click.Context,
+    measured: tuple[str, ...],
+    scenario: str | None,
+    overrides: tuple[str, ...],
+    lengths: Lengths,
+    replicates: int | None,
+    jobs: int | None,
+    as_json: bool,
+) -> None:
+    """Error tables of models against measurements; with --measured, of a scenario against your own load tests."""
+    if measured and ctx.invoked_subcommand:
+        raise click.UsageError(f"--measured stands alone, without {ctx.invoked_subcommand}")
+    if measured:
+        run_overlay(measured, scenario, overrides, lengths, replicates, jobs, as_json)
+    elif ctx.invoked_subcommand is None:
+        raise click.UsageError("against what? name a command, or give --measured ARM=FILES and --scenario")
 
 
 @validate.command()
