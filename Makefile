@@ -29,7 +29,7 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix sim tests
 	$(BIN)/ruff format sim tests
 
-reality: $(STAMP)        ## recorded servers replayed: the error of every mean
+reality: $(STAMP)        ## regularities and recorded servers; all suites: specsim validate all --data DIR
 	$(BIN)/python -m pytest -q -s tests/reality
 
 docs: $(STAMP)           ## refresh what is generated from the specs

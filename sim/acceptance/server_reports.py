@@ -12,7 +12,6 @@ All count drafts of *drafted* steps; the mean length includes the bonus token.
 """
 
 import itertools
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ import numpy as np
 
 from sim.acceptance.base import MAX_DRAFT_TOKENS, Floats
 from sim.csv_table import Problems
+from sim.json_file import json_documents
 from sim.text_file import read_text, refuse
 
 _HISTOGRAM, _BENCH = "acceptance_histogram", "spec_decode_"
@@ -70,10 +70,10 @@ def read_server_report(path: Path) -> ServerReport:
     """
     text, _ = read_text(path)
     problems = Problems(path)
-    documents = _documents(text, path)
-    if documents is None:
+    if _LOG in text or not text.lstrip().startswith(("{", "[")):
         report = _log(text, problems)
     else:
+        documents = json_documents(text, path)
         stats = [(line, found) for line, document in documents for found in _having(document, _HISTOGRAM)]
         bench = [(line, found) for line, document in documents for found in _having(document, _LENGTH)]
         report = _requests(stats, problems) if stats else _bench(bench, problems) if bench else None
@@ -83,21 +83,6 @@ def read_server_report(path: Path) -> ServerReport:
             path, f"no {_HISTOGRAM}, no {_LENGTH} and no line with '{_LOG}'; see docs/background/acceptance.md"
         )
     return report
-
-
-def _documents(text: str, path: Path) -> list[tuple[int, Any]] | None:
-    """(line, JSON document): one document, or one a line; None for a text that is no JSON."""
-    if not text.lstrip().startswith(("{", "[")):
-        return None
-    try:
-        return [(1, json.loads(text))]
-    except json.JSONDecodeError as whole:
-        try:
-            return [(at, json.loads(line)) for at, line in enumerate(text.splitlines(), start=1) if line.strip()]
-        except json.JSONDecodeError:
-            if _LOG in text:
-                return None
-            raise refuse(path, f"neither JSON nor JSON lines: {whole.msg}", whole.lineno) from None
 
 
 def _having(document: Any, key: str) -> Iterator[Mapping[str, Any]]:

@@ -8,7 +8,9 @@ from typing import cast
 
 import click
 
+from sim.cli.overlay import MEASURED, measured_points
 from sim.report.dashboard import Plotlyjs, write_dashboard
+from sim.report.reader import load_results
 from sim.report.terminal import summary_text
 
 
@@ -23,10 +25,14 @@ from sim.report.terminal import summary_text
     show_default=True,
     help="gzip: 2 MB, unpacked in the page. inline: 5 MB, for old browsers.",
 )
+@MEASURED
 @click.option("-q", "--quiet", is_flag=True, help="Do not print the summary.")
-def report(folder: Path, output: Path | None, show: bool, plotlyjs: str, quiet: bool) -> None:
+def report(
+    folder: Path, output: Path | None, show: bool, plotlyjs: str, measured: tuple[str, ...], quiet: bool
+) -> None:
     """Build the dashboard of a results FOLDER and print the summary."""
-    page = write_dashboard(folder, output, cast(Plotlyjs, plotlyjs))
+    points = measured_points(measured, load_results(folder).arms) if measured else None
+    page = write_dashboard(folder, output, cast(Plotlyjs, plotlyjs), points)
     if not quiet:
         click.echo(summary_text(folder, colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR")))
     click.echo(f"Wrote {page}")

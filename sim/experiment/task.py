@@ -4,7 +4,7 @@ import json
 import shlex
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -75,9 +75,14 @@ def run_cell_arm(task: Task) -> Outcome:
 
     Failures are reported, not raised, so that other runs go on.
     """
+    return guarded(_run, task)
+
+
+def guarded(run: Callable[[Task], Outcome], task: Task) -> Outcome:
+    """What `run` reports, or why it failed."""
     start = time.perf_counter()
     try:
-        return replace(_run(task), wall_s=time.perf_counter() - start)
+        return replace(run(task), wall_s=time.perf_counter() - start)
     except InvariantError as error:
         return Outcome(None, f"{traceback.format_exc(limit=-8)}replay: {_replay(task)}\n{error}", error.exit_code)
     except SimError as error:

@@ -13,7 +13,8 @@ request to the last arrival.
 Sessions, open or closed: as in an open loop, where a session arrives with its first turn. The last arrival is then the
 moment from which no ended session is followed by another; requests that arrive after it are not measured.
 A run too short for a window (all requests start at once, none ends in it, or in a closed loop fewer than N/10: then the
-window is a few steps between start and drain) is measured whole, marked as not steady.
+window is a few steps between start and drain) is measured whole, marked as not steady,
+and so is one that is to be compared with a load test.
 """
 
 from dataclasses import dataclass
@@ -31,12 +32,14 @@ class Loop:
         max_concurrency: users of a closed loop; None in an open loop and with sessions.
         saturates: whether requests go on arriving when the server cannot keep up.
         warmup_requests, cooldown_requests: how many to leave out at each end; None = the default rule.
+        whole: measure the whole run, start and drain included, as the clients of load tests do.
     """
 
     max_concurrency: int | None
     warmup_requests: int | None = None
     cooldown_requests: int | None = None
     saturates: bool = True
+    whole: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +83,8 @@ def measurement_window(record: RunRecord, loop: Loop) -> Window:
         else _closed_edges(release_times(record), warmup, loop.max_concurrency)
     )
     least = 1 if loop.max_concurrency is None else max(1, num // 10)
-    steady = start < end and int(((rows.finish_ns > start) & (rows.finish_ns <= end)).sum()) >= least
+    inside = int(((rows.finish_ns > start) & (rows.finish_ns <= end)).sum())
+    steady = not loop.whole and start < end and inside >= least
     if not steady:
         start, end = int(rows.arrival_ns[rows.arrival_ns >= 0].min(initial=2**62)), _end_of_run(record)
         warmup = warmup if loop.warmup_requests else 0

@@ -3,7 +3,8 @@
 import base64
 import gzip
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, Literal
 from plotly.io.json import to_json_plotly
 from plotly.offline import get_plotlyjs
 
+from sim.bench_results.base import MeasuredPoint
 from sim.experiment.files import write_bytes
 from sim.report.figures import (
     acceptance,
@@ -41,13 +43,19 @@ PANELS: tuple[Callable[[Results], Panel | None], ...] = (
 )  # fmt: skip
 
 
-def write_dashboard(run_dir: Path, out: Path | None = None, plotlyjs: Plotlyjs = "gzip") -> Path:
+def write_dashboard(
+    run_dir: Path,
+    out: Path | None = None,
+    plotlyjs: Plotlyjs = "gzip",
+    measured: Mapping[str, Sequence[MeasuredPoint]] | None = None,
+) -> Path:
     """Build the page.
 
     Args:
         run_dir: a results folder.
         out: where to write; `run_dir/dashboard.html` when None.
         plotlyjs: `gzip` (2 MB, unpacked in the page) or `inline` (5 MB, for browsers without DecompressionStream).
+        measured: load tests of a real server to draw as well, by arm.
 
     Returns:
         The path written.
@@ -55,7 +63,7 @@ def write_dashboard(run_dir: Path, out: Path | None = None, plotlyjs: Plotlyjs =
     Raises:
         ResultsError: the folder is unreadable or unfinished, or the page cannot be written.
     """
-    page = page_html(load_results(Path(run_dir)), plotlyjs)
+    page = page_html(replace(load_results(Path(run_dir)), measured=measured or {}), plotlyjs)
     target = Path(out) if out is not None else Path(run_dir) / "dashboard.html"
     write_bytes(target, page.encode())
     return target

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 import yaml
 
+from sim.bench_results.base import MeasuredPoint
 from sim.errors import ResultsError
 from sim.experiment.results import read_document
 from sim.metrics.statistics import mean_interval
@@ -51,6 +52,7 @@ class Results:
         arms: all arms, the baseline first.
         axis: what the sweep varies (its break-even axis), or None for a single operating point.
         cells: every operating point, ordered along the axis.
+        measured: load tests of a real server to be drawn as well, by arm.
     """
 
     run_dir: Path
@@ -64,6 +66,7 @@ class Results:
     arms: tuple[str, ...]
     axis: Axis | None
     cells: tuple[Cell, ...]
+    measured: Mapping[str, Sequence[MeasuredPoint]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

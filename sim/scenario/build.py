@@ -184,6 +184,17 @@ def simulate(scenario: Scenario, arm: str, replicate: int, base_dir: Path, *, le
     k = setup.arm.speculative_config.max_draft_tokens
     if k and setup.what_if.acceptance != 1.0:  # survivals take time
         tape = setup.what_if.tape(tape, setup.survival(k), requests, streams)
+    return serve(scenario, setup, requests, tape, streams, leap=leap)
+
+
+def serve(
+    scenario: Scenario, setup: ArmSetup, requests: RequestTable, tape: Tape, streams: Streams, *, leap: bool = True
+) -> RunRecord:
+    """Run a bound arm on these requests and this acceptance, with the arrivals and replicas of the scenario.
+
+    Raises:
+        InvariantError: a law of the simulation was broken.
+    """
     run = _Run(setup, requests, tape, streams, leap)
     servers = [run.server(number) for number in range(scenario.replicas)]
     front = servers[0] if len(servers) == 1 else Router(servers, scenario.router, requests)

@@ -87,27 +87,39 @@ def server_tables(data_dir: Path, choose: Choose = choose_profile) -> list[Serve
         return []
     predictions: dict[Server, list[Prediction]] = {}
     skipped: dict[Server, int] = {}
-    for server, settings in _read(data_dir / SERVER_FILE).items():
+    for server, settings in read_settings(data_dir / SERVER_FILE).items():
         found = _predict(server, settings, choose)
         if found:
             predictions[server], skipped[server] = found, len(settings) - len(found)
     return [_row(server, predictions, skipped[server]) for server in sorted(predictions)]
 
 
-def _read(path: Path) -> dict[Server, dict[Setting, list[float]]]:
-    """Measured times per output token by server and setting; settings that are not tensor parallel get tp 0."""
+class Measured(NamedTuple):
+    """One line of the table; `ttft_ms` is NaN where it is not there."""
+
+    tpot_ms: float
+    ttft_ms: float
+
+
+def read_settings(path: Path) -> dict[Server, dict[Setting, list[Measured]]]:
+    """Measured times by server and setting; settings that are not tensor parallel get tp 0.
+
+    Raises:
+        CalibrationError: the file is malformed; names columns and rows.
+    """
     table = read_table(path, _COLUMNS)
+    first = table.numbers("ttft_ms").tolist() if "ttft_ms" in table.columns else [math.nan] * len(table)
     spread = [_spread(*key) for key in table.keys(("tp", "moe_ep", "attention_dp"))]
     servers = [Server(m, g.replace("_", "-"), b, p) for m, g, b, p in table.keys(_COLUMNS[:4])]
     numbers = [table.numbers(name).tolist() for name in _COLUMNS[4:9]]
-    found: dict[Server, dict[Setting, list[float]]] = defaultdict(lambda: defaultdict(list))
-    lines = zip(servers, spread, *numbers, strict=True)
-    for line, (server, whole, isl, osl, concurrency, tp, tpot) in enumerate(lines, start=2):
+    found: dict[Server, dict[Setting, list[Measured]]] = defaultdict(lambda: defaultdict(list))
+    lines = zip(servers, spread, *numbers, first, strict=True)
+    for line, (server, whole, isl, osl, concurrency, tp, tpot, ttft) in enumerate(lines, start=2):
         if not (min(isl, osl, concurrency, tp, tpot) > 0 and math.isfinite(isl + osl + concurrency + tp + tpot)):
             raise CalibrationError(f"{path.name}: row {line}: lengths, concurrency, tp and tpot_ms must be positive")
         layout = (0, False) if whole is None else (round(tp), whole)
         setting = Setting(round(isl), round(osl), round(concurrency), *layout)
-        found[server][setting].append(tpot)
+        found[server][setting].append(Measured(tpot, ttft))
     return found
 
 
@@ -121,24 +133,31 @@ def _spread(tp: str, moe_ep: str, attention_dp: str) -> bool | None:
 _ONE = ("", "1", "1.0")
 
 
-def _predict(server: Server, settings: Mapping[Setting, list[float]], choose: Choose) -> list[Prediction]:
+def _predict(server: Server, settings: Mapping[Setting, list[Measured]], choose: Choose) -> list[Prediction]:
     if server.backend not in ENGINES:
-        return []
-    try:
-        gpu, model = find_gpu(server.gpu), _model(server.model)
-    except SimError:
         return []
     predictions = []
     for setting, times in sorted(settings.items()):
         try:
-            deployment = _deploy(server, model, gpu, setting)
+            predictions.append(predict(server, setting, median(t.tpot_ms for t in times), choose))
         except SimError:
             continue
-        predictions.append(_price(server, setting, deployment, median(times), choose(gpu)))
     return predictions
 
 
-def _model(name: str) -> Model:
+def predict(
+    server: Server, setting: Setting, measured: float = math.nan, choose: Choose = choose_profile
+) -> Prediction:
+    """The closed form for one setting.
+
+    Raises:
+        SimError: the server or its layout cannot be priced.
+    """
+    gpu, model = find_gpu(server.gpu), served_model(server.model)
+    return _price(server, setting, _deploy(server, model, gpu, setting), measured, choose(gpu))
+
+
+def served_model(name: str) -> Model:
     """The catalogue's entry for a Hugging Face id, or for the name of its repository."""
     try:
         return find_model(name, Path())
@@ -152,21 +171,21 @@ def _deploy(server: Server, model: Model, gpu: Gpu, setting: Setting) -> Deploym
     return plan_deployment(
         model, None, gpu,
         tensor_parallel_size=setting.tp, drafter_tensor_parallel_size=setting.tp,
-        weight_dtype=_weight_dtype(server, model), drafter_weight_dtype="auto", kv_cache_dtype=_kv_dtype(server, gpu),
+        weight_dtype=weight_dtype(server, model), drafter_weight_dtype="auto", kv_cache_dtype=kv_dtype(server, gpu),
         block_size=16, gpu_memory_utilization=0.9,
         max_num_batched_tokens=8192, max_num_seqs=max(setting.concurrency, 1), max_model_len=None,
         enable_expert_parallel=setting.expert_parallel,
     )  # fmt: skip
 
 
-def _weight_dtype(server: Server, model: Model) -> str:
+def weight_dtype(server: Server, model: Model) -> str:
     """`fp4` is the model's own 4-bit format where it has one, else NVFP4; no precision is 16 bits."""
     if server.precision == "fp4":
         return "mxfp4" if model.weight_dtype == "mxfp4" else "nvfp4"
     return server.precision or "bf16"
 
 
-def _kv_dtype(server: Server, gpu: Gpu) -> str:
+def kv_dtype(server: Server, gpu: Gpu) -> str:
     """FP8 for quantised models on Blackwell, 16 bits elsewhere.
 
     The dumps do not say. Where requests begin to queue does: Llama-70B on one B200 holds 60 of 9.2k tokens (64 queue
@@ -217,7 +236,7 @@ def server_gates(rows: Iterable[ServerRow]) -> list[tuple[str, float, ErrorStats
     """
     found = []
     for row in rows:
-        experts = bool(_model(row.server.model).experts)
+        experts = bool(served_model(row.server.model).experts)
         if row.server.backend == "vllm" and (experts or row.server.precision == "fp8"):
             name = f"TPOT, {row.server.model.rsplit('/', 1)[-1]} {row.server.precision} on {row.server.gpu}"
             found.append((name, 12.0 if experts else 9.0, row.left_out or row.errors))

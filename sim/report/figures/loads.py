@@ -5,6 +5,7 @@ from typing import Any
 from sim.report import crossings as be
 from sim.report.axis import Axis, Slice, say_value
 from sim.report.figures.curves import Point, add_bars, add_curve, gap
+from sim.report.figures.measured import READING, add_marks, load_on, marks
 from sim.report.panel import Chart, Panel, Table, View
 from sim.report.reader import Results
 from sim.report.style import arm_styles, figure, load_axis
@@ -35,6 +36,7 @@ def panel(results: Results) -> Panel:
     start = metrics.index(main) if main in metrics else 0
     reading = f"Mean over replicates with its {results.ci}. "
     reading += "Much of it is common to all arms and cancels in the speed-up."
+    reading += READING if marks(results, load_on(results.axis), lambda point: 0.0) else ""
     legend = [(arm, styles[arm]) for arm in results.arms]
     return Panel("loads", "Absolute figures", views, reading, _DEFINITION, start=start, legend=legend)
 
@@ -54,10 +56,13 @@ def _view(results: Results, part: Slice, metric: str) -> View:
         for arm, points in series.items():
             add_curve(plot, arm, styles[arm], points, results.axis, say)
         plot.update_layout(xaxis=load_axis(results.axis, [c.x for c in part.cells]), yaxis=axis_y)
+    found = marks(results, load_on(results.axis), lambda point: point.metrics.get(metric))
+    add_marks(plot, results, found, unit)
     _add_slo(plot, results, metric, series.values())
     label = METRICS[metric][0] + (f" · {part.label}" if part.label and len(results.slices) > 1 else "")
     head = [results.axis.short if results.axis else "cell", "arm", unit, "CI low", "CI high", "runs", "note"]
     rows = [_row(arm, point, part) for arm, points in series.items() for point in points]
+    rows += [[x, arm, y, None, None, None, f"measured, {point.tool}"] for arm, point, x, y in found]
     return View(label, _finding(series, metric, results.axis), [Chart(plot)], Table(head, rows), _saturated(series))
 
 

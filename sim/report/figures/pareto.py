@@ -1,6 +1,8 @@
 """Panel 4: tokens per second per user against tokens per second per GPU, the picture capacity planners compare."""
 
+from sim.bench_results.base import MeasuredPoint
 from sim.report.axis import Axis, Cell, Slice, say_value
+from sim.report.figures.measured import READING, Mark, add_marks, marks
 from sim.report.panel import Chart, Panel, Table, View
 from sim.report.reader import Results
 from sim.report.style import arm_styles, figure
@@ -20,6 +22,7 @@ def panel(results: Results) -> Panel | None:
     styles = arm_styles(results)
     views = [_view(results, part) for part in results.slices]
     reading = "Up and to the right is better." + (" Each point is one load, named beside it." if results.axis else "")
+    reading += READING if _measured(results) else ""
     legend = [(arm, styles[arm]) for arm in results.arms]
     return Panel("pareto", "Speed per user against throughput", views, reading, _DEFINITION, "Where", legend=legend)
 
@@ -42,9 +45,13 @@ def _view(results: Results, part: Slice) -> View:
         )  # fmt: skip
         rows += [[cell.x if cell.x is not None else arm, arm, user, gpu, float(n)] for cell, user, gpu, n in points]
         curves[arm] = [(user, gpu) for _, user, gpu, _ in points]
+    found = _measured(results)
+    add_marks(plot, results, found, "output tokens/s per GPU")
+    rows += [[str(point.load), f"{arm} (measured)", user, gpu, None] for arm, point, user, gpu in found]
+    everything = curves | {"measured": [(user, gpu) for *_, user, gpu in found]}
     plot.update_layout(
-        xaxis={"title": {"text": "Speed per user (tokens/s, median)"}, "range": _span(curves, 0)},
-        yaxis={"title": {"text": "Output tokens/s per GPU"}, "range": _span(curves, 1)},
+        xaxis={"title": {"text": "Speed per user (tokens/s, median)"}, "range": _span(everything, 0)},
+        yaxis={"title": {"text": "Output tokens/s per GPU"}, "range": _span(everything, 1)},
     )
     head = [
         results.axis.short if results.axis else "cell",
@@ -54,6 +61,22 @@ def _view(results: Results, part: Slice) -> View:
         "runs",
     ]
     return View(part.label, _finding(results.baseline, curves), [Chart(plot)], Table(head, rows))
+
+
+def _measured(results: Results) -> list[Mark]:
+    """Load tests that report both a median TPOT and a throughput."""
+    levels = [results.level(cell, results.baseline, "num_gpus") for cell in results.done]
+    num_gpus = next((level.mean for level in levels if level is not None), 1.0)
+
+    def user(point: MeasuredPoint) -> float | None:
+        tpot = point.metrics.get("median_tpot_ms")
+        return None if tpot is None else 1e3 / tpot
+
+    def gpu(point: MeasuredPoint) -> float | None:
+        throughput = point.metrics.get("output_throughput")
+        return None if throughput is None else throughput / num_gpus
+
+    return marks(results, user, gpu)
 
 
 def _points(results: Results, cell: Cell, arm: str) -> list[tuple[Cell, float, float, int]]:

@@ -1,0 +1,1 @@
+"""Results of load tests against real servers, read strictly: `vllm bench serve`, AIPerf, GuideLLM."""

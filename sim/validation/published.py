@@ -1,0 +1,125 @@
+"""Rows of published measurements, speculative against plain decoding: `published/*.csv`, read strictly."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from sim.csv_table import Problems, convert, csv_columns, csv_rows
+from sim.errors import ScenarioError
+from sim.text_file import read_text, refuse
+
+_TEXT = (
+    "case_id", "source", "table_or_section", "target_model", "gpu", "n_gpus", "engine", "method", "k_or_tree",
+    "dataset", "input_len", "output_len", "batch_or_concurrency", "metric", "notes",
+)  # fmt: skip
+_NUMBERS = ("plain_value", "spec_value", "speedup", "mean_accepted_len")
+#: The columns of a table; others may be there and are not used.
+COLUMNS = (*_TEXT, *_NUMBERS, "trust")
+
+#: Rows that another simulator predicted, told by their metric; compared with ours, never scored.
+SIMULATED = "SIMULATED"
+
+
+@dataclass(frozen=True)
+class PublishedRow:
+    """One published comparison. Text is as stated by the source; numbers that it leaves out are None.
+
+    Attributes:
+        table: table or section of the source.
+        load: static batch, closed-loop concurrency or `n QPS`.
+        tokens_per_step: mean tokens emitted per verify step, bonus token included.
+        trust: 5 printed table or vector figure with a known protocol, to 2 simulated or a sample or two.
+    """
+
+    case_id: str
+    source: str
+    table: str
+    target_model: str
+    gpu: str
+    n_gpus: str
+    engine: str
+    method: str
+    k_or_tree: str
+    dataset: str
+    input_len: str
+    output_len: str
+    load: str
+    metric: str
+    notes: str
+    plain_value: float | None
+    spec_value: float | None
+    speedup: float | None
+    tokens_per_step: float | None
+    trust: int
+
+    @property
+    def simulated(self) -> bool:
+        """Whether this is the figure of another simulator."""
+        return self.metric.startswith(SIMULATED)
+
+    @property
+    def measured_speedup(self) -> float | None:
+        """As published, else the ratio of the two arms; above 1 = speculation is faster."""
+        if self.speedup is not None or self.plain_value is None or self.spec_value is None:
+            return self.speedup
+        slower, faster = (self.spec_value, self.plain_value) if self.is_latency else (self.plain_value, self.spec_value)
+        return faster / slower
+
+    @property
+    def is_latency(self) -> bool:
+        """Whether small values of the metric are good."""
+        words = self.metric.lower()
+        return "latency" in words or "ms per token" in words or "tpot" in words
+
+
+def read_published(folder: Path) -> list[PublishedRow]:
+    """Rows of all tables in `folder`/published (or `folder` itself), in order of file and line.
+
+    Raises:
+        ScenarioError: a table is malformed or a case is there twice; every fault with its line.
+    """
+    there = folder / "published"
+    paths = sorted((there if there.is_dir() else folder).glob("*.csv"))
+    rows = [row for path in paths for row in _read(path)]
+    names = [row.case_id for row in rows]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ScenarioError(f"{there}: cases given twice: {', '.join(twice)}")
+    return rows
+
+
+def _read(path: Path) -> Iterable[PublishedRow]:
+    """Rows of one file; none where it is a table of another kind (no column `case_id`)."""
+    text, _ = read_text(path)
+    header, body = csv_rows(text, path)
+    if "case_id" not in header:
+        return []
+    if missing := [name for name in COLUMNS if name not in header]:
+        raise refuse(path, f"missing columns {', '.join(missing)}")
+    problems = Problems(path)
+    columns = {cells.name: cells for cells in csv_columns(text, header, body, problems)}
+    words = [columns[name].text for name in _TEXT]
+    numbers = [convert(columns[name], problems, _positive, None) for name in _NUMBERS]
+    trust = convert(columns["trust"], problems, _trust, 0)
+    problems.raise_if_any()
+    cells = zip(*([one.strip() for one in column] for column in words), *numbers, trust, strict=True)
+    return [PublishedRow(*cell) for cell in cells]
+
+
+def _positive(cell: str) -> float | None:
+    """A positive number, or nothing."""
+    if not cell.strip():
+        return None
+    try:
+        value = float(cell)
+    except ValueError:
+        value = math.nan
+    if not (value > 0 and math.isfinite(value)):
+        raise ValueError("a positive number or nothing")
+    return value
+
+
+def _trust(cell: str) -> int:
+    if cell.strip() not in {"1", "2", "3", "4", "5"}:
+        raise ValueError("a trust of 1 to 5")
+    return int(cell)

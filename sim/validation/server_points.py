@@ -1,0 +1,117 @@
+"""Whole servers at fixed concurrency, simulated: time per output token and to the first token against public dumps.
+
+Each setting of `e2e_tpot.csv` is a closed loop through the server, driven as InferenceMAX does, whose lengths most of
+the dumps have; the others do not say how they were driven. Datasheet peaks are those of the closed form.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from sim.errors import ScenarioError, SimError
+from sim.hardware.catalogue import find_gpu
+from sim.scenario.load import load_mapping
+from sim.validation.harness.waves import run_waves, wave_workload
+from sim.validation.host_fit import Setting
+from sim.validation.scores import Score
+from sim.validation.servers import (
+    ENGINES,
+    SERVER_FILE,
+    Measured,
+    Server,
+    kv_dtype,
+    predict,
+    read_settings,
+    served_model,
+    weight_dtype,
+)
+
+
+class PointNotRun(NamedTuple):
+    """A setting that is not simulated, and why."""
+
+    name: str
+    reason: str
+
+
+class Points(NamedTuple):
+    """Scores of dense models and of mixtures of experts, `TPOT` and `TTFT`, and what was not run."""
+
+    dense: tuple[Score, ...]
+    experts: tuple[Score, ...]
+    not_run: tuple[PointNotRun, ...]
+
+
+def run_points(folder: Path) -> Points:
+    """Every setting of the table in `folder`/gpu_timings or `folder`; empty without one.
+
+    Raises:
+        CalibrationError: the table is malformed.
+    """
+    path = next((p for p in (folder / "gpu_timings" / SERVER_FILE, folder / SERVER_FILE) if p.is_file()), None)
+    dense: list[Score] = []
+    experts: list[Score] = []
+    not_run: list[PointNotRun] = []
+    for server, settings in sorted(read_settings(path).items()) if path else ():
+        for setting, measured in sorted(settings.items()):
+            try:
+                scores = list(_scores(server, setting, measured))
+                (experts if served_model(server.model).experts else dense).extend(scores)
+            except SimError as error:
+                not_run.append(PointNotRun(f"{_group(server)}, {_name(setting)}", str(error).splitlines()[0]))
+    return Points(tuple(dense), tuple(experts), tuple(not_run))
+
+
+def _group(server: Server) -> str:
+    return f"{server.model}, {server.gpu}, {server.backend}, {server.precision or 'bf16'}"
+
+
+def _name(setting: Setting) -> str:
+    spread = ", expert parallel" if setting.expert_parallel else ""
+    return f"{setting.isl}/{setting.osl}, TP{setting.tp}{spread}"
+
+
+def _scores(server: Server, setting: Setting, measured: list[Measured]) -> Iterator[Score]:
+    """Medians over repeated settings.
+
+    Raises:
+        SimError: the server cannot be simulated.
+    """
+    if server.backend not in ENGINES:
+        raise ScenarioError(f"backend {server.backend!r} has no engine profile")
+    if not setting.tp:
+        raise ScenarioError("attention data parallelism, or experts both sliced and spread: not simulated")
+    closed = predict(server, setting)
+    ours = run_waves(load_mapping(_scenario(server, setting)).scenario, "plain")
+    known = {
+        "TPOT": (median(one.tpot_ms for one in measured), ours.tpot_ms, closed.naive),
+        "TTFT": (median(one.ttft_ms for one in measured), ours.ttft_ms, None),
+    }
+    for quantity, (found, predicted, peak) in known.items():
+        if math.isfinite(found) and found > 0:
+            name, load = _name(setting), str(setting.concurrency)
+            yield Score(name, _group(server), quantity, load, predicted, found, naive=peak)
+
+
+def _scenario(server: Server, setting: Setting) -> Mapping[str, Any]:
+    gpu, model = find_gpu(server.gpu), served_model(server.model)
+    return {
+        "hardware": gpu.name,
+        "model": {
+            "target": model.name,
+            "weight_dtype": weight_dtype(server, model),
+            "kv_cache_dtype": kv_dtype(server, gpu),
+        },
+        "engine": {
+            "tensor_parallel_size": setting.tp,
+            "enable_expert_parallel": setting.expert_parallel,
+            "max_num_batched_tokens": 8192,
+            "max_num_seqs": setting.concurrency,
+            "enable_prefix_caching": False,
+        },
+        "cost_model": {"kind": "roofline", "engine": ENGINES[server.backend]},
+        "arms": {"plain": {}},
+        "workload": wave_workload(setting.concurrency, setting.isl, setting.osl),
+    }

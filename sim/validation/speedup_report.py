@@ -1,0 +1,97 @@
+"""The page of `specsim validate speedup`."""
+
+from collections.abc import Sequence
+
+from sim.validation.markdown import table
+from sim.validation.scores import SHARES, Score
+from sim.validation.speedup import Speedups
+from sim.validation.speedup_findings import KSweep, Stop, Trend, k_sweeps, stops, trends
+from sim.validation.speedup_gates import clone_scores, speedup_gates
+from sim.validation.suite_page import gate_table, page, reasons, score_table, summary_table
+
+_INTRODUCTION = """# Speed-up: published comparisons, predicted and measured
+
+Written by `specsim validate speedup`. Every case goes through the simulated server as its source drove the real one:
+**clones** are batches of copies of one request, timed from the first prompt to the last token; **closed** loops of so
+many users; **open** loops of Poisson arrivals; **steps** are decode steps of one uniform batch, with the drafter's
+time as published. Only rows of trust 4 and 5 are scored.
+
+- **error** in per cent (shares: points), with a bar, a character a per cent. **band**: one sigma of the model's own
+  error.
+- **naive**: the same with datasheet peaks and no fixed costs. **peer**: another simulator's error, where it published
+  one.
+- Acceptance is the source's: recorded sequences or the mean a row states. *Solved at b*: the row states none, so the
+  mean that explains the smallest load predicts the others; that row is not scored. Nothing else is fitted here, but
+  the engine profiles `vllm-0.10` and `sglang` were fitted to some of these very cells: see [README.md](README.md).
+"""
+
+
+def render_speedup(suite: Speedups, shares: Sequence[Score]) -> str:
+    """The whole page."""
+    return page(
+        _INTRODUCTION,
+        "## Targets\n\n" + gate_table(speedup_gates(suite, shares)),
+        "## By source\n\n" + summary_table(speedup_groups(suite, shares)),
+        "## Best K of sweeps\n\n" + _sweep_table(k_sweeps(suite.found)),
+        "## Where speculation stops paying\n\n" + _stop_table(stops(suite.found)),
+        "## Which way the speed-up goes with the batch\n\n" + _trend_table(trends(suite.found)),
+        *(f"## {name}\n\n{score_table(scores)}" for name, scores in _by_group(suite.scores)),
+        *(f"## Time shares: {name}\n\n{score_table(scores)}" for name, scores in _by_group(shares)),
+        "## Not run\n\n" + reasons((one.row.case_id, one.reason) for one in suite.not_run),
+    )
+
+
+def _by_group(scores: Sequence[Score]) -> list[tuple[str, list[Score]]]:
+    groups: dict[str, list[Score]] = {}
+    for score in scores:
+        groups.setdefault(score.group, []).append(score)
+    return list(groups.items())
+
+
+def speedup_groups(suite: Speedups, shares: Sequence[Score]) -> list[tuple[str, list[Score]]]:
+    """What is summarised: each source by quantity, chains over clones by method, shares."""
+    found = [
+        (f"{name}: {quantity}", [score for score in scores if score.quantity == quantity])
+        for name, scores in _by_group(suite.scores)
+        for quantity in dict.fromkeys(score.quantity for score in scores)
+    ]
+    drafts = sorted(
+        {(str(one.case.config["method"]), one.case.num_drafts) for one in suite.found if one.case.drive == "clones"}
+    )
+    found += [(f"clones, {method}, K = {k}", clone_scores(suite.found, method, k)) for method, k in drafts]
+    found += [(f"time shares: {quantity}", [s for s in shares if s.quantity == quantity]) for quantity in SHARES]
+    return found
+
+
+def _sweep_table(sweeps: Sequence[KSweep]) -> str:
+    rows = [
+        [one.name, ", ".join(map(str, one.ks)), str(one.predicted), str(one.measured), f"{one.regret:.1f} %"]
+        for one in sweeps
+    ]
+    return table(["sweep", "K", "best predicted", "best measured", "regret"], rows)
+
+
+def _stop_table(found: Sequence[Stop]) -> str:
+    rows = [[one.name, _load(one.predicted, one), _load(one.measured, one), _factor(one)] for one in found]
+    return table(["curve", "predicted", "measured", "factor"], rows)
+
+
+def _load(value: float | None, stop: Stop) -> str:
+    return f"above {stop.largest:g}" if value is None else f"{value:.1f}"
+
+
+def _factor(stop: Stop) -> str:
+    return "" if stop.factor is None else f"{stop.factor:.2f}"
+
+
+def _trend_table(found: Sequence[Trend]) -> str:
+    rows = [
+        [one.name, f"x {one.predicted:.2f}", f"x {one.measured:.2f}", _sign(one)] for one in found
+    ]  # fmt: skip
+    return table(["curve", "predicted", "measured", "sign"], rows)
+
+
+def _sign(trend: Trend) -> str:
+    if not trend.moves:
+        return "does not move"
+    return "right" if trend.right else "**wrong**"
