@@ -106,7 +106,7 @@ def chosen_inputs(scenario: Scenario, names: Sequence[str] | None) -> tuple[Inpu
     missing = [name for name in wanted if name in INPUTS and stated_value(scenario, INPUTS[name]) is None]
     problems += [f"{name}: this scenario has no {INPUTS[name].key}" for name in missing]
     if problems:
-        raise ScenarioError(f"--over: {'; '.join(problems)}; allowed: {', '.join([*INPUTS, *GROUPS])}")
+        raise ScenarioError(f"{'; '.join(problems)}; allowed: {', '.join([*INPUTS, *GROUPS])}")
     return tuple(INPUTS[name] for name in dict.fromkeys(wanted))
 
 
