@@ -19,7 +19,6 @@ from sim.experiment.run import Interrupted
 from sim.report.dashboard import write_dashboard
 from sim.report.terminal import summary_text
 from sim.scenario.load import LoadedScenario
-from sim.units import format_bytes
 
 PARTIAL, INTERRUPTED = 4, 130
 
@@ -106,7 +105,7 @@ def plan_text(
         f"{scenario.name}: {costs.runs} runs = {costs.cells} operating points x {len(scenario.arms)} arms x "
         f"{scenario.sweep.replicates} replicates",
         f"about {costs.requests:,} requests, {_duration(costs.cpu_s)} of one processor, "
-        f"{format_bytes(round(costs.num_bytes))} on disk",
+        f"{costs.num_bytes / 1e6:,.0f} MB on disk",
         f"arms: {', '.join(scenario.arms)} (baseline {scenario.baseline})",
     ]
     lines += [f"vary {key}: {_some(values)}" for key, values in scenario.sweep.vary.items()]

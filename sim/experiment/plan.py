@@ -15,8 +15,8 @@ from sim.scenario.lint import broken_arms
 from sim.scenario.schema import Scenario
 
 #: What a run costs, for the estimate before a sweep: CPU seconds per request, and bytes it leaves per request and run.
-#: From `make bench` (about 10,000 requests per CPU-second) and the files of the shipped scenarios; orders of magnitude.
-SECONDS_PER_REQUEST, SECONDS_PER_RUN = 1e-4, 0.05
+#: From `bench_sweep.py` (about 4,500 requests per CPU-second) and the files of the shipped scenarios: rough.
+SECONDS_PER_REQUEST, SECONDS_PER_RUN = 2e-4, 0.02
 BYTES_PER_REQUEST, BYTES_PER_RUN = 60, 30_000
 
 
