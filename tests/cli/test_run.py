@@ -131,6 +131,7 @@ def test_an_arm_that_can_never_run_is_a_wrong_scenario_and_leaves_nothing(
     arguments = ["run", scenario, "--set", "arms.k3.speculative_config.method=mtp", "-o", "out"]
     assert run_command(arguments) == 2
     assert "arms.k3.speculative_config: Llama-3.1-8B has no multi-token-prediction layers" in capsys.readouterr().err
+    assert run_command([*arguments, "--arms", "plain", "--replicates", "1", "--jobs", "1", "-q"]) == 2
     assert not (tmp_path / "out").exists()
 
 
