@@ -106,6 +106,14 @@ def engine(name: str) -> str:
     return found
 
 
+def mixes_prefill(name: str) -> bool:
+    """Whether prefill and decode share steps. SGLang's prefill goes first, in steps of its own.
+
+    `server_args.py`: `enable_mixed_chunk` is off by default, and switched off with speculation.
+    """
+    return "sglang" not in name.lower()
+
+
 def engine_is_stretched(name: str) -> bool:
     """Whether the profile was made for a much later version: vLLM V0, SGLang before 0.5."""
     return bool(re.search(r"vllm v0|vllm 0\.[0-6]\.|sglang 0\.[0-4]\.|sglang \(2025-0[1-6]", name.lower()))

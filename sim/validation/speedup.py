@@ -11,10 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from sim.cost.roofline import BoundEngine, Roofline, bind_engine
 from sim.errors import SimError
 from sim.experiment.analytic import decode_step, speedup_and_band
+from sim.hardware.engine_profile import EngineProfile
+from sim.hardware.profile import StepFit
 from sim.scenario.build import ArmSetup, set_up
 from sim.scenario.load import load_mapping
+from sim.scenario.schema import Scenario
 from sim.validation import as_published
 from sim.validation.as_published import UnrunnableError
 from sim.validation.cases import Case, NotRun, build_cases
@@ -113,11 +117,34 @@ class Peers:
         return (row.target_model, row.dataset, what, json.dumps(drafts), row.load)
 
 
-class Runner:
-    """Runs arms of cases, each distinct one once."""
+class Candidate(Roofline):
+    """The fitted kernels with an engine profile that is not shipped."""
 
-    def __init__(self) -> None:
+    candidate: EngineProfile
+
+    def bound_engine(self, steps: StepFit | None = None) -> BoundEngine:
+        """The candidate's costs."""
+        del steps
+        return bind_engine(self.candidate)
+
+
+def with_engine(scenario: Scenario, engine: EngineProfile) -> Scenario:
+    """The same scenario with the costs of an engine that is not shipped."""
+    cost = scenario.cost_model
+    assert isinstance(cost, Roofline)
+    return scenario.model_copy(update={"cost_model": Candidate(**cost.model_dump(), candidate=engine)})
+
+
+class Runner:
+    """Runs arms of cases, each distinct one once.
+
+    Args:
+        engine: whose costs are taken in the place of each case's own; None for its own. Naive runs have none.
+    """
+
+    def __init__(self, engine: EngineProfile | None = None) -> None:
         self._known: dict[str, ArmTimes] = {}
+        self._engine = engine
 
     def arm(self, case: Case, arm: str, tokens: float | None, *, naive: bool = False) -> ArmTimes:
         """Drive one arm of a case."""
@@ -125,7 +152,10 @@ class Runner:
         mine = {**data, "arms": {arm: data["arms"][arm]}}
         key = json.dumps([case.drive, case.recorded, mine], default=str)
         if key not in self._known:
-            self._known[key] = _DRIVES[case.drive](load_mapping(data).scenario, arm, case.recorded)
+            scenario = load_mapping(data).scenario
+            if self._engine is not None and not naive:
+                scenario = with_engine(scenario, self._engine)
+            self._known[key] = _DRIVES[case.drive](scenario, arm, case.recorded)
         return self._known[key]
 
     def speedup(self, case: Case, tokens: float | None, *, naive: bool = False) -> float:
