@@ -139,14 +139,12 @@ class EngineError:
 
     Attributes:
         step_s: per step that verifies drafts.
-        per_request_s: per sequence in such a step.
         per_row_s, per_draft_token_s: per row through the LM head, per draft token verified.
         draft_pass_s: per drafter pass.
         kv_reads: of the number of times attention reads the KV of verified sequences.
     """
 
     step_s: float = 0.0
-    per_request_s: float = 0.0
     per_row_s: float = 0.0
     per_draft_token_s: float = 0.0
     draft_pass_s: float = 0.0
@@ -159,7 +157,6 @@ class EngineError:
             return 0.0
         return math.hypot(
             self.step_s,
-            self.per_request_s * (forward.num_logit_rows - drafts),
             self.per_row_s * drafts,
             self.per_draft_token_s * drafts,
             self.draft_pass_s * draft_passes,

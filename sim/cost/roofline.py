@@ -91,7 +91,7 @@ class Roofline(CostModel):
         """The engine's costs, with what was calibrated or is stated here in their place."""
         bound = bind_engine(find_engine(self.engine or "vllm"))
         if steps is not None:
-            error = replace(bound.error, step_s=0.0, per_request_s=0.0, per_row_s=0.0, kv_reads=0.0)
+            error = replace(bound.error, step_s=0.0, per_row_s=0.0, kv_reads=0.0)
             bound = replace(bound, costs=step_costs(steps), error=error)
         if self.host is not None:
             bound = replace(bound, host=self.host.bind())
@@ -171,7 +171,6 @@ def bind_engine(engine: EngineProfile) -> BoundEngine:
         costs=EngineCosts(
             row_s=engine.per_row_us.value * 1e-6,
             speculative_step_s=engine.speculative_step_ms.value * 1e-3,
-            speculative_request_s=engine.speculative_request_ms.value * 1e-3,
             kv_reads=engine.kv_reads.value,
             time_scale=engine.time_scale.value,
         ),
@@ -181,7 +180,6 @@ def bind_engine(engine: EngineProfile) -> BoundEngine:
         draft_launch_s=engine.draft_pass_ms.value * 1e-3,
         error=EngineError(
             step_s=engine.speculative_step_ms.error * 1e-3,
-            per_request_s=engine.speculative_request_ms.error * 1e-3,
             per_row_s=engine.per_row_us.error * 1e-6,
             draft_pass_s=engine.draft_pass_ms.error * 1e-3,
             kv_reads=engine.kv_reads.error,

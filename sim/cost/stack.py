@@ -87,7 +87,6 @@ class EngineCosts(NamedTuple):
         row_s: per row through the LM head.
         draft_token_s: per draft token verified.
         speculative_step_s: per pass that verifies drafts.
-        speculative_request_s: per sequence that emits tokens in such a pass.
         kv_reads: how often attention reads the KV of sequences with several new tokens, in passes that verify drafts.
         time_scale: factor on all kernels.
         step_s: per pass.
@@ -96,14 +95,9 @@ class EngineCosts(NamedTuple):
     row_s: float = 0.0
     draft_token_s: float = 0.0
     speculative_step_s: float = 0.0
-    speculative_request_s: float = 0.0
     kv_reads: float = 1.0
     time_scale: float = 1.0
     step_s: float = 0.0
-
-    def speculative_s(self, num_seqs: int, num_drafts: int) -> float:
-        """What verifying so many drafts of so many sequences takes beside rows and kernels."""
-        return self.speculative_step_s + num_seqs * self.speculative_request_s + num_drafts * self.draft_token_s
 
 
 KERNELS_ALONE = EngineCosts()
@@ -138,7 +132,7 @@ class RooflineCost:
         collective, fixed = collective + gather, elementwise + rows_s
         if not self._kernels_only:
             if drafts:
-                fixed += self.engine.speculative_s(rows - drafts, drafts)
+                fixed += self.engine.speculative_step_s + drafts * self.engine.draft_token_s
                 if self.engine.kv_reads != 1.0:
                     attention = self._reread(decode, extend)
             attention *= self.engine.time_scale

@@ -31,8 +31,6 @@ class EngineProfile(Spec):
         draft_pass_ms: launching one drafter pass. Launches run ahead of the GPU: a pass takes the longer of this and
             its kernels.
         speculative_step_ms: more in a step that verifies drafts, whatever their number.
-        speculative_request_ms: more per sequence in such a step: taking over what was accepted, and allocating and freeing
-            its KV slots, request by request on the CPU.
         per_row_us: each row through LM head and sampler, on top of its kernels: one per plain sequence, 1 + drafts per
             verified one (float32 logits, rejection sampling, ragged metadata, detokenising).
         kv_reads: how often attention reads the KV of a sequence with several new tokens; decode reads it once.
@@ -48,7 +46,6 @@ class EngineProfile(Spec):
     host_is_remainder: bool
     draft_pass_ms: Measured
     speculative_step_ms: Measured
-    speculative_request_ms: Measured
     per_row_us: Measured
     kv_reads: Measured
     time_scale: Measured

@@ -1,81 +1,113 @@
-"""Published cells that an engine's costs are fitted to, and what the suite's harness says of them under any costs.
+"""Published cells that an engine's costs are fitted to, and what the suite's own harness makes of them.
 
-The cells are those of the suite `speedup`, driven in the same way: nothing here prices a step. GPU and model come from
-the cell, never from a fit.
+The cells are cases of the suite `speedup`, driven and solved as there; nothing here prices a step. GPU and model come
+from the case, never from a fit.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from sim.cost.roofline import BoundEngine, Roofline, bind_engine
 from sim.hardware.engine_profile import EngineProfile
-from sim.hardware.profile import StepFit
-from sim.scenario.load import load_mapping
-from sim.scenario.schema import Scenario
 from sim.validation.cases import Case, build_cases
 from sim.validation.published import read_published
-from sim.validation.speedup import DRIVES, solve_tokens
-
-Floats = NDArray[np.float64]
-
-#: The parameters of an engine profile that can be fitted.
-PARAMETERS = (
-    "host_base_ms", "host_per_request_ms", "draft_pass_ms", "speculative_step_ms", "speculative_request_ms",
-    "per_row_us", "kv_reads",
-)  # fmt: skip
-
-
-def shipped(engine: EngineProfile) -> dict[str, float]:
-    """The values of a profile."""
-    return {name: getattr(engine, name).value for name in PARAMETERS}
-
-
-def with_values(engine: EngineProfile, values: Mapping[str, float]) -> EngineProfile:
-    """The profile with other values."""
-    return engine.model_copy(
-        update={name: getattr(engine, name).model_copy(update={"value": value}) for name, value in values.items()}
-    )
-
-
-class Candidate(Roofline):
-    """The fitted kernels with an engine profile that is not shipped."""
-
-    candidate: EngineProfile
-
-    def bound_engine(self, steps: StepFit | None = None) -> BoundEngine:
-        """The candidate's costs."""
-        del steps
-        return bind_engine(self.candidate)
-
-
-class Cell(NamedTuple):
-    """One published figure: the speed-up of a case, or its plain arm."""
-
-    case: Case
-    quantity: Literal["speed-up", "plain"]
-
-    @property
-    def measured(self) -> float:
-        """As published."""
-        value = self.case.row.measured_speedup if self.quantity == "speed-up" else self.case.row.plain_value
-        assert value
-        return value
-
-    @property
-    def source(self) -> str:
-        """Source and table."""
-        return f"{self.case.row.source.split(' / ')[0]}, {self.case.row.table}"
+from sim.validation.speedup import Runner
 
 
 class Selection(NamedTuple):
-    """Which cells: the start of the case's id, what its K or tree contains, and the quantities."""
+    """Rows of `published_visible.csv`: how the case's id begins, what its K or tree holds; of plain arms alone if so."""
 
-    prefix: str
-    contains: str = ""
-    quantities: tuple[Literal["speed-up", "plain"], ...] = ("speed-up", "plain")
+    source: str
+    case: str
+    k: str = ""
+    plain_only: bool = False
+
+
+#: vLLM of mid-2025 on one H100: SpecDecode-Bench (8B models, drafted by heads) and issue 20780.
+VLLM = (
+    Selection("GSM8K EAGLE-3", "SDB-F1-Llama-3.1-8B-GSM8K-EAGLE-3-"),
+    Selection("GSM8K EAGLE", "SDB-F1-Llama-3.1-8B-GSM8K-EAGLE-b"),
+    Selection("InstructCoder EAGLE-3", "SDB-F1-Llama-3.1-8B-InstructCoder-EAGLE-3-"),
+    Selection("InstructCoder EAGLE", "SDB-F1-Llama-3.1-8B-InstructCoder-EAGLE-b"),
+    Selection("Qwen3-8B thinking EAGLE-3", "SDB-F3-Qwen3-8B-Thinking-GSM8K-EAGLE-3"),
+    Selection("issue 20780 over K", "VLLM20780"),
+)
+#: SGLang of late 2025: SpecForge's chains (H200), SpecDecode-Bench's chain and trees (H100), plain servers (B200).
+SGLANG = (
+    Selection("SpecForge chains", "SPECBUNDLE", "topk 1 "),
+    Selection("SpecDecode-Bench chain", "SDB-F2", "chain"),
+    Selection("SpecDecode-Bench trees", "SDB-F2", "tree"),
+    Selection("DFlash plain Llama", "DFLASH-T5-GSM8K-DFlash", plain_only=True),
+    Selection("DFlash plain Qwen", "DFLASH-T3", plain_only=True),
+)
+
+
+class Cell(NamedTuple):
+    """One figure: where it is from, and what is predicted for what was measured."""
+
+    source: str
+    case: str
+    predicted: float
+    measured: float
+
+    @property
+    def error(self) -> float:
+        """Per cent of what was measured."""
+        return 100 * (self.predicted / self.measured - 1)
+
+
+def read_cases(folder: Path) -> list[Case]:
+    """All cases of a data folder that can be run."""
+    return build_cases(read_published(folder), folder)[0]
+
+
+def selected(cases: Sequence[Case], selections: Iterable[Selection]) -> list[tuple[Selection, list[list[Case]]]]:
+    """The curves of each selection: cases that differ in the load only, smallest first."""
+    found = []
+    for one in selections:
+        curves: dict[tuple[str, ...], list[Case]] = defaultdict(list)
+        for case in cases:
+            if case.row.case_id.startswith(one.case) and one.k in case.row.k_or_tree:
+                curves[case.curve].append(case)
+        found.append((one, [sorted(curve, key=lambda case: case.load) for curve in curves.values()]))
+    return found
+
+
+def predict(chosen: Iterable[tuple[Selection, list[list[Case]]]], engine: EngineProfile | None) -> list[Cell]:
+    """Every figure under an engine's costs; None for those of each case. A plain arm that rows share counts once."""
+    runner, cells, plain = Runner(engine), list[Cell](), dict[tuple[object, ...], Cell]()
+    for selection, curves in chosen:
+        for curve in curves:
+            tokens = _solved(runner, curve)
+            if not selection.plain_only:
+                cells += _speedups(runner, selection, curve, tokens)
+            for case in (case for case in curve if case.row.plain_value):
+                row = case.row
+                about = (row.source, row.table, row.load, row.plain_value)
+                plain[about] = plain.get(about) or _plain(runner, selection, case, tokens)
+    return [*cells, *plain.values()]
+
+
+def _stated(case: Case) -> float | None:
+    return None if case.recorded else case.row.tokens_per_step
+
+
+def _solved(runner: Runner, curve: Sequence[Case]) -> float | None:
+    """The mean that explains the smallest load, where the source states none."""
+    first = curve[0]
+    if first.recorded or all(case.row.tokens_per_step for case in curve):
+        return None
+    return runner.solved(first, first.row.measured_speedup or 1.0)
+
+
+def _speedups(runner: Runner, selection: Selection, curve: Sequence[Case], tokens: float | None) -> Iterator[Cell]:
+    """All loads; without the first one where its speed-up was solved for."""
+    for case in curve if tokens is None else curve[1:]:
+        ours = runner.speedup(case, tokens or _stated(case))
+        yield Cell(selection.source, case.row.case_id, ours, case.row.measured_speedup or 1.0)
+
+
+def _plain(runner: Runner, selection: Selection, case: Case, tokens: float | None) -> Cell:
+    ours = runner.arm(case, "plain", tokens or _stated(case)).in_unit_of(case.row.metric)
+    return Cell(f"{selection.source}, plain", case.row.case_id, ours, case.row.plain_value or 1.0)

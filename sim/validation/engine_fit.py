@@ -3,11 +3,14 @@
 Two causes can make a verify step dearer than its kernels: (a) a cost per row through the LM head, (b) attention that
 reads the KV of a sequence with several new tokens more than once. They differ in how they depend on context, so cells
 at long context tell them apart. Parameters are fitted jointly to all cells of an engine, never to a case.
+
+The cells go through the suite's harness, once as shipped and once per parameter; in between, logarithms are taken as
+linear in the parameters. They nearly are: all parameters but two add time to steps.
 """
 
 import csv
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,121 +18,112 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.calibration.fit import fit
-from sim.hardware.engine_profile import find_engine
-from sim.validation.engine_cells import (
-    Arm,
-    Cells,
-    Lockstep,
-    Parameters,
-    beginning,
-    chain_speedups,
-    plain_times,
-    read_rows,
-    shipped,
-    step_ratios,
-    step_times,
-)
+from sim.hardware.engine_profile import EngineProfile, find_engine
+from sim.validation.candidate import PARAMETERS, values_of, with_values
+from sim.validation.engine_cells import SGLANG, VLLM, Cell, Selection, predict, read_cases, selected
 
 Floats = NDArray[np.float64]
 
-#: Where each parameter may lie.
-BOUNDS = ((0.0, 3.0), (0.0, 0.05), (0.0, 2.0), (0.0, 3.0), (0.0, 30.0), (1.0, 4.0), (400.0, 6000.0))
+#: Where each parameter may lie, and by how much it is moved to see what it does; in the order of `PARAMETERS`.
+BOUNDS = ((0.0, 3.0), (0.0, 0.05), (0.0, 2.0), (0.0, 4.0), (0.0, 30.0), (1.0, 4.0))
+_MOVES = (0.2, 0.01, 0.1, 0.5, 2.0, 0.2)
 
-#: Explanations: the parameters that are fitted; the others stay at no cost, one KV read.
-EXPLANATIONS = {
-    "kernels, host, launches": ("host_base_ms", "host_per_request_ms", "draft_pass_ms"),
-    "(a) and a cost per row": ("host_base_ms", "host_per_request_ms", "draft_pass_ms", "per_row_us"),
-    "(b) and more KV reads": ("host_base_ms", "host_per_request_ms", "draft_pass_ms", "kv_reads"),
-    "(a) and (b)": ("host_base_ms", "host_per_request_ms", "draft_pass_ms", "per_row_us", "kv_reads"),
+#: What is fitted; the others stay as shipped.
+FITTED = PARAMETERS[:-1]
+#: Explanations of dear verification: what (a) and (b) may be; the other parameters are fitted in all of them.
+EXPLANATIONS: dict[str, dict[str, float]] = {
+    "kernels, host, launches": {"per_row_us": 0.0, "kv_reads": 1.0},
+    "(a) and a cost per row": {"kv_reads": 1.0},
+    "(b) and more KV reads": {"per_row_us": 0.0},
+    "(a) and (b)": {},
 }
-SGLANG = ("host_base_ms", "host_per_request_ms", "draft_pass_ms", "speculative_step_ms", "per_row_us")
 
 
-def vllm_cells(path: Path) -> list[Cells]:
-    """Cells of vLLM of mid-2025 on one H100: SpecDecode-Bench (8B models) and issue 20780."""
-    rows = read_rows(path)
-    eagle3, eagle = Arm("llama-3.1-8b", "eagle3", "h100-sxm"), Arm("llama-3.1-8b", "eagle", "h100-sxm")
-    qwen, thinking = Arm("qwen3-8b", "eagle3", "h100-sxm"), "SDB-F3-Qwen3-8B-Thinking-GSM8K-EAGLE-3"
-    start, gsm8k, coder = "SDB-F1-Llama-3.1-8B", Lockstep(94, 166), Lockstep(171, 262)
-    return [
-        chain_speedups("GSM8K EAGLE-3", beginning(rows, f"{start}-GSM8K-EAGLE-3-"), eagle3, gsm8k),
-        chain_speedups("GSM8K EAGLE", beginning(rows, f"{start}-GSM8K-EAGLE-b"), eagle, gsm8k),
-        chain_speedups("InstructCoder EAGLE-3", beginning(rows, f"{start}-InstructCoder-EAGLE-3-"), eagle3, coder),
-        chain_speedups("InstructCoder EAGLE", beginning(rows, f"{start}-InstructCoder-EAGLE-b"), eagle, coder),
-        plain_times("Qwen3-8B thinking, plain ms", beginning(rows, thinking), qwen, 94, 0.0),
-        chain_speedups("Qwen3-8B thinking EAGLE-3", beginning(rows, thinking), qwen, None),
-        step_times("issue 20780, ms over K", beginning(rows, "VLLM20780"), eagle, 250),
-    ]
+class Responses(NamedTuple):
+    """What an engine's cells are, and how they move with its parameters.
+
+    Attributes:
+        at: the parameters that the cells were run with, in the order of `PARAMETERS`.
+        cells: each of them, as run.
+        slopes: (cells, parameters) change of the logarithm per unit; 0 for parameters that were not moved.
+    """
+
+    at: Floats
+    cells: tuple[Cell, ...]
+    slopes: Floats
+
+    def predicted(self, values: Floats) -> Floats:
+        """Every figure at other parameters."""
+        here = np.array([cell.predicted for cell in self.cells])
+        return np.asarray(here * np.exp(self.slopes @ (values - self.at)))
+
+    def without(self, source: str) -> "Responses":
+        """The cells of all other sources."""
+        keep = np.array([cell.source != source for cell in self.cells])
+        return Responses(self.at, tuple(cell for cell in self.cells if cell.source != source), self.slopes[keep])
 
 
-def sglang_cells(path: Path) -> list[Cells]:
-    """Cells of SGLang of late 2025: SpecForge (H200), SpecDecode-Bench chain (H100), plain servers of DFlash (B200)."""
-    rows, arms = read_rows(path), {gpu: Arm("llama-3.1-8b", "eagle3", gpu) for gpu in ("h200-sxm", "b200-sxm")}
-    chains = beginning(rows, "SPECBUNDLE", "topk 1 ")
-    plain = list({row.plain: row for row in chains}.values())
-    qwen = Lockstep(94, 166)
-    return [
-        plain_times("H200 plain ms", plain, arms["h200-sxm"], 150, 200.0),
-        step_ratios("H200 r over K", chains, arms["h200-sxm"], 250),
-        chain_speedups("H100 chain", beginning(rows, "SDB-F2", "chain"), Arm("qwen3-8b", "eagle3", "h100-sxm"), qwen),
-        plain_times("B200 plain ms", beginning(rows, "DFLASH-T5-GSM8K-DFlash"), arms["b200-sxm"], 94, 166.0),
-        plain_times("B200 Qwen3-8B", beginning(rows, "DFLASH-T3"), Arm("qwen3-8b", "eagle3", "b200-sxm"), 94, 400.0),
-    ]
+def responses(folder: Path, engine: EngineProfile, selections: Iterable[Selection], moved: Sequence[str]) -> Responses:
+    """Run an engine's cells as shipped, and once with each of the `moved` parameters a little higher."""
+    chosen = selected(read_cases(folder), selections)
+    here = predict(chosen, engine)
+    values, logs = values_of(engine), np.log([cell.predicted for cell in here])
+    slopes = np.zeros((len(here), len(PARAMETERS)))
+    for column, (name, by) in enumerate(zip(PARAMETERS, _MOVES, strict=True)):
+        if name in moved:
+            there = predict(chosen, with_values(engine, {name: values[name] + by}))
+            slopes[:, column] = (np.log([cell.predicted for cell in there]) - logs) / by
+    return Responses(np.array(list(values.values())), tuple(here), slopes)
 
 
 class EngineFit(NamedTuple):
     """A joint fit.
 
     Attributes:
-        name: the explanation.
-        parameters, errors: fitted values, and one sigma from the curvature, in the units of `Parameters`; the error of
-            a parameter that was not fitted is 0.
+        values, errors: fitted values, and one sigma from the curvature, in the units of the profile; 0 for a parameter
+            that was not fitted.
         rms: root mean square of the relative errors, per cent.
-        cells: relative errors by source, per cent.
+        by_source: relative errors, per cent.
     """
 
-    name: str
-    parameters: Parameters
-    errors: Parameters
+    values: dict[str, float]
+    errors: dict[str, float]
     rms: float
-    cells: dict[str, list[float]]
+    by_source: dict[str, list[float]]
 
 
-def fit_engine(name: str, cells: Sequence[Cells], free: Sequence[str], start: Parameters) -> EngineFit:
-    """Fit the `free` parameters to all cells; the others keep their value in `start`."""
-    measured = np.array([value for group in cells for value in group.measured])
-
-    def model(x: Floats) -> Floats:
-        at = Parameters(*x.tolist())
-        return np.array([value for group in cells for value in group.predict(at)])
-
-    loose = [name in (*free, "output_tokens") for name in Parameters._fields]
+def fit_engine(cells: Responses, fixed: Mapping[str, float]) -> EngineFit:
+    """Fit all parameters that the responses know, but those in `fixed`."""
+    measured = np.array([cell.measured for cell in cells.cells])
+    loose = [bool(cells.slopes[:, i].any()) and name not in fixed for i, name in enumerate(PARAMETERS)]
+    start = [fixed.get(name, value) for name, value in zip(PARAMETERS, cells.at.tolist(), strict=True)]
     bounds = [box if yes else (value, value) for box, yes, value in zip(BOUNDS, loose, start, strict=True)]
-    found = fit(model, measured, start, bounds, num_starts=1)
-    at = np.array(found.parameters)
-    logs = np.log(model(at) / measured)
+    at = np.array(fit(cells.predicted, measured, start, bounds, num_starts=1).parameters)
+    logs = np.log(cells.predicted(at) / measured)
     rms = float(np.sqrt(np.mean(logs**2)))
-    return EngineFit(name, Parameters(*at.tolist()), _errors(model, at, loose, rms), 100 * rms, errors(cells, at))
+    jacobian = cells.slopes[:, loose]
+    sigma = np.zeros(len(PARAMETERS))
+    sigma[loose] = np.sqrt(np.maximum(0.0, rms**2 * np.diag(np.linalg.pinv(jacobian.T @ jacobian))))
+    values, errors = (dict(zip(PARAMETERS, row.tolist(), strict=True)) for row in (at, sigma))
+    return EngineFit(values, errors, 100 * rms, _by_source(cells.cells, 100 * np.expm1(logs)))
 
 
-def _errors(model: Callable[[Floats], Floats], at: Floats, free: Sequence[bool], rms: float) -> Parameters:
-    """One sigma from the curvature at the optimum, residuals taken as independent."""
-    index = [i for i, yes in enumerate(free) if yes]
-    columns = []
-    for i in index:
-        step = max(1e-3 * abs(at[i]), 1e-4)
-        columns.append((np.log(model(at + step * np.eye(len(at))[i])) - np.log(model(at))) / step)
-    jacobian = np.array(columns).T
-    covariance = rms**2 * np.linalg.pinv(jacobian.T @ jacobian)
-    sigma = np.zeros(len(at))
-    sigma[index] = np.sqrt(np.maximum(0.0, np.diag(covariance)))
-    return Parameters(*sigma.tolist())
+def left_out(cells: Responses, fixed: Mapping[str, float]) -> dict[str, float]:
+    """RMS error in per cent of each source, with the parameters fitted to the other sources."""
+    found = {}
+    for source in dict.fromkeys(cell.source for cell in cells.cells):
+        values = np.array(list(fit_engine(cells.without(source), fixed).values.values()))
+        measured = np.array([cell.measured for cell in cells.cells])
+        errors = _by_source(cells.cells, 100 * (cells.predicted(values) / measured - 1))[source]
+        found[source] = float(np.sqrt(np.mean(np.square(errors))))
+    return found
 
 
-def errors(cells: Sequence[Cells], at: Floats | Parameters) -> dict[str, list[float]]:
-    """Relative errors by source, per cent."""
-    x = Parameters(*(float(value) for value in at))
-    return {g.name: [100 * (p / m - 1) for p, m in zip(g.predict(x), g.measured, strict=True)] for g in cells}
+def _by_source(cells: Iterable[Cell], errors: Floats) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    for cell, error in zip(cells, errors.tolist(), strict=True):
+        found.setdefault(cell.source, []).append(error)
+    return found
 
 
 class KvReads(NamedTuple):
@@ -172,71 +166,52 @@ def magicdec(path: Path) -> list[KvReads]:
 _VERIFY = re.compile(r"T_verify=([\d.]+)")
 
 
-def explanations(path: Path) -> list[EngineFit]:
-    """Every explanation fitted to the vLLM cells."""
-    cells, nothing = vllm_cells(path), Parameters(0.8, 0.005, 0.5, 0.0, 0.0, 1.0)
-    fits = []
-    for name, free in EXPLANATIONS.items():
-        start = nothing._replace(
-            **{key: value for key, value in (("per_row_us", 3.0), ("kv_reads", 1.2)) if key in free}
-        )
-        fits.append(fit_engine(name, cells, free, start))
-    return fits
+def vllm_responses(folder: Path) -> Responses:
+    """Of `vllm-0.10`, KV reads included."""
+    return responses(folder, find_engine("vllm-0.10"), VLLM, PARAMETERS)
 
 
-def left_out(cells: Sequence[Cells], free: Sequence[str], start: Parameters) -> dict[str, float]:
-    """RMS error in per cent of each source, with the parameters fitted to the other sources.
-
-    Sources at the free length of outputs are not left out: nothing else says it.
-    """
-    found = {}
-    for group in cells:
-        if "thinking" not in group.name:
-            others = [other for other in cells if other is not group]
-            at = fit_engine(group.name, others, free, start).parameters
-            found[group.name] = float(np.sqrt(np.mean(np.square(errors([group], at)[group.name]))))
-    return found
+def sglang_responses(folder: Path) -> Responses:
+    """Of `sglang`."""
+    return responses(folder, find_engine("sglang"), SGLANG, FITTED)
 
 
-def fit_sglang(path: Path) -> EngineFit:
-    """The SGLang parameters."""
-    return fit_engine("sglang", sglang_cells(path), SGLANG, Parameters(0.5, 0.02, 0.3, 0.8, 8.0, 1.0))
-
-
-def engine_lines(path: Path) -> list[str]:
-    """All of it as Markdown. `path` is a `published_visible.csv`."""
-    fits = explanations(path)
+def engine_lines(folder: Path) -> list[str]:
+    """All of it as Markdown; `folder` holds a `published_visible.csv`. Some minutes."""
+    vllm, sglang = vllm_responses(folder), sglang_responses(folder)
+    fits = [(name, fit_engine(vllm, fixed)) for name, fixed in EXPLANATIONS.items()]
     lines = [
-        "| vLLM 0.10 | rms % | host ms | + ms/seq | draft pass ms | us/row | KV reads |",
-        "|---|---|---|---|---|---|---|",
+        "| vLLM 0.10 | rms % | host ms | + ms/seq | draft pass ms | step ms | us/row | KV reads |",
+        "|---|---|---|---|---|---|---|---|",
+        *(_line(name, found) for name, found in fits),
     ]
-    lines += [_line(found) for found in fits]
-    lines += ["", "Errors by source, per cent, shipped profiles:"]
-    tokens = fits[1].parameters.output_tokens
-    for name, cells in (("vllm", vllm_cells(path)), ("vllm-0.10", vllm_cells(path)), ("sglang", sglang_cells(path))):
-        lines.append(f"- {name}: " + _cells(errors(cells, shipped(find_engine(name), tokens))))
-    out = left_out(vllm_cells(path), EXPLANATIONS["(a) and a cost per row"], fits[1].parameters)
-    lines += ["", "rms left out of the fit (a): " + "; ".join(f"{name} {rms:.1f}" for name, rms in out.items())]
-    lines += ["", f"SGLang fitted: {_values(fit_sglang(path))}", ""]
-    for one in magicdec(path):
-        lines.append(
+    for name, cells, fixed in (("vllm-0.10", vllm, {"kv_reads": 1.0}), ("sglang", sglang, {})):
+        lines += ["", *_engine(name, cells, fit_engine(cells, fixed), left_out(cells, fixed))]
+    return [*lines, "", *_magicdec_lines(folder)]
+
+
+def _engine(name: str, cells: Responses, found: EngineFit, out: Mapping[str, float]) -> Iterator[str]:
+    pairs = ((key, found.values[key], error) for key, error in found.errors.items() if error)
+    yield f"{name} fitted: rms {found.rms:.2f} %; " + ", ".join(f"{key} {p:.3g} ± {e:.1g}" for key, p, e in pairs)
+    yield "as shipped, per cent: " + _cells(_by_source(cells.cells, np.array([cell.error for cell in cells.cells])))
+    yield "rms left out of the fit: " + "; ".join(f"{source} {rms:.1f}" for source, rms in out.items())
+
+
+def _magicdec_lines(folder: Path) -> Iterator[str]:
+    for one in magicdec(folder / "published" / "published_visible.csv"):
+        yield (
             f"MagicDec {one.model} ({one.points} cells): {one.per_token_us:.0f} us per extra token, "
             f"KV read {one.reads:.3f} +- {one.error:.3f} times"
         )
-    return lines
 
 
-def _line(found: EngineFit) -> str:
-    p, e = found.parameters, found.errors
-    names = ("host_base_ms", "host_per_request_ms", "draft_pass_ms", "per_row_us", "kv_reads")
-    values = [f"{getattr(p, n):.3g} ± {getattr(e, n):.1g}" if getattr(e, n) else f"{getattr(p, n):.3g}" for n in names]
-    return f"| {found.name} | {found.rms:.2f} | " + " | ".join(values) + " |"
+def _line(name: str, found: EngineFit) -> str:
+    cells = [
+        f"{found.values[key]:.3g} ± {found.errors[key]:.1g}" if found.errors[key] else f"{found.values[key]:.3g}"
+        for key in PARAMETERS
+    ]
+    return f"| {name} | {found.rms:.2f} | " + " | ".join(cells) + " |"
 
 
-def _values(found: EngineFit) -> str:
-    pairs = zip(Parameters._fields, found.parameters, found.errors, strict=True)
-    return f"rms {found.rms:.2f} %; " + ", ".join(f"{name} {p:.3g} ± {e:.1g}" for name, p, e in pairs if e)
-
-
-def _cells(found: dict[str, list[float]]) -> str:
+def _cells(found: Mapping[str, list[float]]) -> str:
     return "; ".join(f"{name} {' '.join(f'{error:+.1f}' for error in values)}" for name, values in found.items())

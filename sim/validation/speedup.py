@@ -11,16 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from sim.cost.roofline import BoundEngine, Roofline, bind_engine
 from sim.errors import SimError
 from sim.experiment.analytic import decode_step, speedup_and_band
 from sim.hardware.engine_profile import EngineProfile
-from sim.hardware.profile import StepFit
 from sim.scenario.build import ArmSetup, set_up
 from sim.scenario.load import load_mapping
-from sim.scenario.schema import Scenario
 from sim.validation import as_published
 from sim.validation.as_published import UnrunnableError
+from sim.validation.candidate import with_engine
 from sim.validation.cases import Case, NotRun, build_cases
 from sim.validation.harness.base import ArmTimes, Drive
 from sim.validation.harness.clones import clones
@@ -115,24 +113,6 @@ class Peers:
         except UnrunnableError:
             return None
         return (row.target_model, row.dataset, what, json.dumps(drafts), row.load)
-
-
-class Candidate(Roofline):
-    """The fitted kernels with an engine profile that is not shipped."""
-
-    candidate: EngineProfile
-
-    def bound_engine(self, steps: StepFit | None = None) -> BoundEngine:
-        """The candidate's costs."""
-        del steps
-        return bind_engine(self.candidate)
-
-
-def with_engine(scenario: Scenario, engine: EngineProfile) -> Scenario:
-    """The same scenario with the costs of an engine that is not shipped."""
-    cost = scenario.cost_model
-    assert isinstance(cost, Roofline)
-    return scenario.model_copy(update={"cost_model": Candidate(**cost.model_dump(), candidate=engine)})
 
 
 class Runner:

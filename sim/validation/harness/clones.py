@@ -13,7 +13,8 @@ import numpy as np
 
 from sim.acceptance.base import Tape
 from sim.acceptance.recording import read_recording
-from sim.metrics.record import RunRecord
+from sim.cost.base import OP_GROUPS
+from sim.metrics.record import Floats, RunRecord, StepRecord
 from sim.rng import Streams
 from sim.scenario.build import ArmSetup, draw_tape, serve, set_up
 from sim.scenario.schema import Scenario
@@ -28,12 +29,23 @@ SHARE_REQUESTS = 10
 
 def clones(scenario: Scenario, arm: str, recorded: Recorded | None) -> ArmTimes:
     """Every request as a batch of its own, as many clones as the closed loop has users."""
-    found = [_times(record) for record in _batches(scenario, arm, recorded, MOST_REQUESTS)]
+    setup = set_up(scenario, arm, Path())
+    found = [_times(record) for record in _batches(scenario, setup, recorded, MOST_REQUESTS)]
     return ArmTimes(*np.mean(found, axis=0).tolist())
 
 
 class Shares(NamedTuple):
-    """Parts of the time of all steps, adding up to 1; `overhead` is the host."""
+    """Parts of the time of all steps as the source timed them, adding up to 1.
+
+    SpecDecode-Bench's `benchmarks/profiler.py` and its hooks in vLLM's `gpu_model_runner.py`: the clock around the
+    target's layers waits for the GPU at both ends; the one around drafting does not, so it sees the CPU launch the
+    passes, not the passes.
+
+    Attributes:
+        draft: launching the drafter's passes; all of it where the CPU drafts.
+        verify: the target's layers, without LM head and sampler.
+        overhead: all else: LM head, sampler, host, and what the drafter's kernels take beyond their launches.
+    """
 
     draft: float
     verify: float
@@ -41,17 +53,33 @@ class Shares(NamedTuple):
 
 
 def clone_shares(scenario: Scenario, arm: str, recorded: Recorded | None) -> Shares:
-    """Where the time of such batches goes, prefill included."""
-    parts = np.zeros(3)
-    for record in _batches(scenario, arm, recorded, SHARE_REQUESTS):
-        parts += [getattr(record.steps, name).sum() for name in ("draft_ns", "target_ns", "host_ns")]
-    return Shares(*(parts / parts.sum()).tolist())
+    """Where the time of decode steps goes."""
+    setup = set_up(scenario, arm, Path())
+    parts = sum(_step_parts(setup, record.steps) for record in _batches(scenario, setup, recorded, SHARE_REQUESTS))
+    draft, verify, total = np.asarray(parts).tolist()
+    return Shares(draft / total, verify / total, 1.0 - (draft + verify) / total)
 
 
-def _batches(scenario: Scenario, arm: str, recorded: Recorded | None, most: int) -> Iterator[RunRecord]:
+_LM_HEAD = OP_GROUPS.index("lm_head")
+
+
+def _step_parts(setup: ArmSetup, steps: StepRecord) -> Floats:
+    """Nanoseconds of decode steps: drafting as a clock shows it that does not wait for the GPU, layers, everything."""
+    decode, method = steps.prefill_tokens == 0, setup.arm.speculative_config
+    if method.drafts_on_cpu:
+        draft = float(steps.draft_ns[decode].sum())
+    else:
+        passes = sum(map(method.num_draft_passes, steps.num_draft_tokens[decode].tolist()))
+        draft = 1e9 * setup.cost.draft_launch_s * passes
+    layers = steps.target_ns[decode].sum() - 1e9 * steps.op_seconds[decode, _LM_HEAD].sum()
+    return np.array([draft, layers, steps.duration_ns[decode].sum()])
+
+
+def _batches(
+    scenario: Scenario, setup: ArmSetup, recorded: Recorded | None, most: int
+) -> Iterator[RunRecord]:
     """Runs of one request each, at most so many, evenly spread over all."""
     streams = Streams(scenario.seed, 0)
-    setup = set_up(scenario, arm, Path())
     requests, tape = _recorded(setup, recorded) if recorded else _drawn(scenario, setup, streams)
     batch = getattr(scenario.workload.arrivals, "max_concurrency", 1)
     for row in np.unique(np.linspace(0, len(requests) - 1, most).round().astype(int)).tolist():
