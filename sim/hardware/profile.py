@@ -54,6 +54,9 @@ class DecodeFit(Fit):
         l2_speedup: how much faster KV that fits the L2 cache was read, where a benchmark read it again and again; tells
             such rows of a table apart and plays no part in a server, whose layers evict one another.
         compute_efficiency: MLA only: of the score products; none: as several new tokens reach.
+        blocks_per_sm: thread blocks that a multiprocessor runs at once, where kernels run equal sequences in waves of
+            them; none: kernels that spread any batch, or not known.
+        saturating_blocks: blocks that use all of the memory bandwidth.
     """
 
     launch_us: float = Field(ge=0)
@@ -62,6 +65,8 @@ class DecodeFit(Fit):
     doubling_us: float = Field(0.0, ge=0)
     l2_speedup: float = Field(1.0, ge=1)
     compute_efficiency: float | None = Field(None, gt=0)
+    blocks_per_sm: int | None = Field(None, ge=1)
+    saturating_blocks: int | None = Field(None, ge=1)
 
 
 class ExtendFit(Fit):
