@@ -86,7 +86,7 @@ def _kernels_differ(context: Context) -> Iterator[Finding]:
 
 @reads("cost_model", "hardware", "model")
 def _waves_are_known(context: Context) -> Iterator[Finding]:
-    """Waves are counted where the profile says how many blocks run at once, for attention that reads keys and values."""
+    """Waves are counted where the profile says how many blocks run at once."""
     cost, gpu, model = context.scenario.cost_model, context.gpu, context.model
     if not isinstance(cost, Roofline) or cost.attention_waves == "none" or gpu is None or model is None:
         return

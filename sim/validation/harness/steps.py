@@ -14,8 +14,8 @@ class StepTimes(NamedTuple):
     Attributes:
         plain_ms: a plain decode step.
         verify_ms: the target's pass over the drafts.
-        step_ms: the same with what the engine adds to every speculative step: its bookkeeping, which sources do not time
-            as verification.
+        step_ms: the same with what the engine adds to every speculative step: bookkeeping, which sources do not time as
+            verification.
     """
 
     plain_ms: float
@@ -35,7 +35,7 @@ def step_times(plain: ArmSetup, batch: int, context_tokens: int, num_drafts: int
         target.price(p).seconds + host
         for p in (plain_pass(batch, context_tokens), verify_pass(batch, context_tokens, num_drafts))
     )
-    bookkeeping = target.engine.speculative_step_s if isinstance(target, RooflineCost) else 0.0
+    bookkeeping = target.engine.speculative_step_s if num_drafts and isinstance(target, RooflineCost) else 0.0
     return StepTimes(1e3 * decode, 1e3 * (step - bookkeeping), 1e3 * step)
 
 
