@@ -35,7 +35,7 @@ class Roofline(CostModel):
         profile: `auto` (the best one for the GPU), the id of a shipped profile, such as `h100-sxm` or `ideal`, or the
             file name of your own (`specsim calibrate`), counted from the scenario. One calibrated on whole steps brings
             what the engine adds to a step, in place of the engine's profile.
-        engine: whose fixed costs: `vllm`, `vllm-0.10`, `sglang`, `trtllm`, `hf`, `llamacpp`, or `none`
+        engine: whose fixed costs: `vllm`, `vllm-0.10`, `sglang`, `trtllm`, `hf`, `llamacpp`, `magicdec`, or `none`
             (docs/background/cost-model.md, "Engines"); null: those of `engine.preset`.
         host: CPU time per step; by default the engine's.
         draft_launch_ms: launching one drafter pass, which takes at least this; by default the engine's.
