@@ -10,7 +10,6 @@ from sim.cli.overlay import Lengths, overlay_options, run_overlay
 from sim.validation.acceptance import score_folder
 from sim.validation.acceptance_report import render as render_acceptance
 from sim.validation.acceptance_report import targets
-from sim.validation.engine_fit import engine_lines
 from sim.validation.gates import gates
 from sim.validation.markdown import render
 from sim.validation.overview import SuiteSummary, of_acceptance, of_physics, render_overview
@@ -149,9 +148,7 @@ def everything(data: Path, out: Path) -> None:
 def _physics(data: Path) -> tuple[str, SuiteSummary]:
     folder = timings_folder(data)
     report, steps, servers = compare_folder(folder), compare_steps(folder), server_tables(folder)
-    published = folder.parent / "published" / "published_visible.csv"
-    engines = "\n".join(engine_lines(published)) if published.is_file() else ""
-    text = render(report, steps, servers, engines, transfers(report, folder))
+    text = render(report, steps, servers, transfers(report, folder))
     return text, of_physics(gates(report, steps, servers))
 
 

@@ -52,7 +52,7 @@ class Ngram(TokenLookup):
             with `is_use_oldest: true`) or the `latest` (`is_use_oldest: false`, all that its newer path takes).
         lookup_base_us: CPU time per step.
         lookup_ns_per_token: CPU time per token of context searched. Defaults from the time shares of SpecDecode-Bench
-            (arXiv 2601.11580): 0.2, 1.0 and 1.3 % of a step at batch 1, 64 and 128, about 300 tokens of context.
+            (arXiv 2601.11580): 0.2, 1.0 and 1.3 % of a step at batch 1, 64 and 128, about 1,130 tokens of context.
     """
 
     lookup_keys: ClassVar[tuple[str, ...]] = ("prompt_lookup_min", "prompt_lookup_max", "occurrence")
@@ -78,7 +78,7 @@ class Ngram(TokenLookup):
     prompt_lookup_max: PositiveCount | None = None
     occurrence: Occurrence = "earliest"
     lookup_base_us: Microseconds = 10.0
-    lookup_ns_per_token: Nanoseconds = 4.0
+    lookup_ns_per_token: Nanoseconds = 1.7
 
     @model_validator(mode="after")
     def _check_lookup(self) -> "Ngram":

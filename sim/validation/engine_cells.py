@@ -16,7 +16,7 @@ from sim.validation.speedup import Runner
 
 
 class Selection(NamedTuple):
-    """Rows of `published_visible.csv`: how the case's id begins, what its K or tree holds; of plain arms alone if so."""
+    """Rows of a table: how the case's id begins, and what its K or tree holds; `plain_only`: not their speed-ups."""
 
     source: str
     case: str

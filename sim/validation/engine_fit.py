@@ -176,16 +176,16 @@ def sglang_responses(folder: Path) -> Responses:
     return responses(folder, find_engine("sglang"), SGLANG, FITTED)
 
 
-def engine_lines(folder: Path) -> list[str]:
-    """All of it as Markdown; `folder` holds a `published_visible.csv`. Some minutes."""
-    vllm, sglang = vllm_responses(folder), sglang_responses(folder)
+def engine_lines(vllm: Responses, sglang: Responses, folder: Path) -> list[str]:
+    """All of it as Markdown."""
     fits = [(name, fit_engine(vllm, fixed)) for name, fixed in EXPLANATIONS.items()]
     lines = [
         "| vLLM 0.10 | rms % | host ms | + ms/seq | draft pass ms | step ms | us/row | KV reads |",
         "|---|---|---|---|---|---|---|---|",
         *(_line(name, found) for name, found in fits),
     ]
-    for name, cells, fixed in (("vllm-0.10", vllm, {"kv_reads": 1.0}), ("sglang", sglang, {})):
+    for name, cells in (("vllm-0.10", vllm), ("sglang", sglang)):
+        fixed = {"kv_reads": 1.0}
         lines += ["", *_engine(name, cells, fit_engine(cells, fixed), left_out(cells, fixed))]
     return [*lines, "", *_magicdec_lines(folder)]
 

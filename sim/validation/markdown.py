@@ -38,10 +38,9 @@ def render(
     report: Report,
     steps: Sequence[StepErrors],
     servers: Sequence[ServerRow] = (),
-    engines: str = "",
     transferred: Sequence[Transfer] = (),
 ) -> str:
-    """The whole report; `engines` is a text of its own, as `engine_lines` writes it."""
+    """The whole report."""
     parts = [_INTRODUCTION, _gate_table(gates(report, steps, servers))]
     for operator in dict.fromkeys(own.operator for own in report.comparisons):
         own = [comparison for comparison in report.comparisons if comparison.operator == operator]
@@ -52,8 +51,6 @@ def render(
         parts.append("## Whole servers\n\n" + "\n".join(server_lines(servers)))
     if transferred:
         parts.append(f"## A GPU that was never measured\n\n{_UNKNOWN}\n{_transfer_table(transferred)}")
-    if engines:
-        parts.append(f"## What engines add to speculative steps\n\n{engines}")
     if report.skipped:
         parts.append("## Skipped\n\n" + "\n".join(f"- {s.what} ({s.rows} rows): {s.reason}" for s in report.skipped))
     return "\n\n".join(part.strip() for part in parts) + "\n"

@@ -31,7 +31,11 @@ def peer_error(what: str) -> PeerError | None:
 
 
 class ShareRow(NamedTuple):
-    """Shares of a decode step in per cent, as published; `method` may be `plain`."""
+    """Shares of a decode step in per cent, as published; `method` may be `plain`.
+
+    The data set is that of the source's `*-perf-breakdown.sh` scripts, whose batches and K these are; its articles have
+    781 words on average.
+    """
 
     source: str
     target_model: str
@@ -41,6 +45,7 @@ class ShareRow(NamedTuple):
     method: str
     k_or_tree: str
     dataset: str
+    input_len: str
     batch: int
     draft: float
     verify: float
@@ -50,7 +55,7 @@ class ShareRow(NamedTuple):
 
 def share_rows() -> list[ShareRow]:
     """All of them."""
-    text = ("source", "target_model", "gpu", "engine", "method", "k_or_tree", "dataset")
+    text = ("source", "target_model", "gpu", "engine", "method", "k_or_tree", "dataset", "input_len")
     numbers = ("n_gpus", "batch", "draft", "verify", "overhead", "trust")
     table = read_table(_DATA / "time_shares.csv", (*text, *numbers))
     columns = {name: table.text(name).tolist() for name in text} | {

@@ -75,9 +75,7 @@ def _step_parts(setup: ArmSetup, steps: StepRecord) -> Floats:
     return np.array([draft, layers, steps.duration_ns[decode].sum()])
 
 
-def _batches(
-    scenario: Scenario, setup: ArmSetup, recorded: Recorded | None, most: int
-) -> Iterator[RunRecord]:
+def _batches(scenario: Scenario, setup: ArmSetup, recorded: Recorded | None, most: int) -> Iterator[RunRecord]:
     """Runs of one request each, at most so many, evenly spread over all."""
     streams = Streams(scenario.seed, 0)
     requests, tape = _recorded(setup, recorded) if recorded else _drawn(scenario, setup, streams)
