@@ -24,10 +24,11 @@ class Selection(NamedTuple):
     plain_only: bool = False
 
 
-#: vLLM of mid-2025 on one H100: SpecDecode-Bench (8B models, drafted by heads) and issue 20780.
+#: vLLM of mid-2025 on one H100: SpecDecode-Bench (8B models) and issue 20780.
 VLLM = (
     Selection("GSM8K EAGLE-3", "SDB-F1-Llama-3.1-8B-GSM8K-EAGLE-3-"),
     Selection("GSM8K EAGLE", "SDB-F1-Llama-3.1-8B-GSM8K-EAGLE-b"),
+    Selection("GSM8K n-gram", "SDB-F1-Llama-3.1-8B-GSM8K-ngram-k3-"),  # a step's own cost, without launches
     Selection("InstructCoder EAGLE-3", "SDB-F1-Llama-3.1-8B-InstructCoder-EAGLE-3-"),
     Selection("InstructCoder EAGLE", "SDB-F1-Llama-3.1-8B-InstructCoder-EAGLE-b"),
     Selection("Qwen3-8B thinking EAGLE-3", "SDB-F3-Qwen3-8B-Thinking-GSM8K-EAGLE-3"),
@@ -44,10 +45,11 @@ SGLANG = (
 
 
 class Cell(NamedTuple):
-    """One figure: where it is from, and what is predicted for what was measured."""
+    """One figure: where it is from, whether it is a plain arm's, and what is predicted for what was measured."""
 
     source: str
     case: str
+    plain: bool
     predicted: float
     measured: float
 
@@ -105,9 +107,9 @@ def _speedups(runner: Runner, selection: Selection, curve: Sequence[Case], token
     """All loads; without the first one where its speed-up was solved for."""
     for case in curve if tokens is None else curve[1:]:
         ours = runner.speedup(case, tokens or _stated(case))
-        yield Cell(selection.source, case.row.case_id, ours, case.row.measured_speedup or 1.0)
+        yield Cell(selection.source, case.row.case_id, False, ours, case.row.measured_speedup or 1.0)
 
 
 def _plain(runner: Runner, selection: Selection, case: Case, tokens: float | None) -> Cell:
     ours = runner.arm(case, "plain", tokens or _stated(case)).in_unit_of(case.row.metric)
-    return Cell(f"{selection.source}, plain", case.row.case_id, ours, case.row.plain_value or 1.0)
+    return Cell(f"{selection.source}, plain", case.row.case_id, True, ours, case.row.plain_value or 1.0)

@@ -57,6 +57,11 @@ class Responses(NamedTuple):
         here = np.array([cell.predicted for cell in self.cells])
         return np.asarray(here * np.exp(self.slopes @ (values - self.at)))
 
+    @property
+    def measured(self) -> Floats:
+        """Every figure as published."""
+        return np.array([cell.measured for cell in self.cells])
+
     def without(self, source: str) -> "Responses":
         """The cells of all other sources."""
         keep = np.array([cell.source != source for cell in self.cells])
@@ -93,19 +98,40 @@ class EngineFit(NamedTuple):
 
 
 def fit_engine(cells: Responses, fixed: Mapping[str, float]) -> EngineFit:
-    """Fit all parameters that the responses know, but those in `fixed`."""
-    measured = np.array([cell.measured for cell in cells.cells])
-    loose = [bool(cells.slopes[:, i].any()) and name not in fixed for i, name in enumerate(PARAMETERS)]
+    """Fit all parameters that the responses know, but those in `fixed`: the host's to plain arms, others to speed-ups.
+
+    Speed-ups are ratios to plain arms, most of them without absolute times; so the two are fitted in turn. Parameters
+    that too few cells are left for stay as they are.
+    """
     start = [fixed.get(name, value) for name, value in zip(PARAMETERS, cells.at.tolist(), strict=True)]
-    bounds = [box if yes else (value, value) for box, yes, value in zip(BOUNDS, loose, start, strict=True)]
-    at = np.array(fit(cells.predicted, measured, start, bounds, num_starts=1).parameters)
-    logs = np.log(cells.predicted(at) / measured)
-    rms = float(np.sqrt(np.mean(logs**2)))
-    jacobian = cells.slopes[:, loose]
-    sigma = np.zeros(len(PARAMETERS))
-    sigma[loose] = np.sqrt(np.maximum(0.0, rms**2 * np.diag(np.linalg.pinv(jacobian.T @ jacobian))))
+    at, sigma = np.array(start), np.zeros(len(PARAMETERS))
+    plain = np.array([cell.plain for cell in cells.cells])
+    loose = np.array([bool(cells.slopes[:, i].any()) and name not in fixed for i, name in enumerate(PARAMETERS)])
+    host = np.array([name in _HOST for name in PARAMETERS])
+    for _ in range(_TURNS):
+        for keep, free in ((plain, loose & host), (~plain, loose & ~host)):
+            if free.any() and keep.sum() > free.sum():
+                at, sigma[free] = _stage(cells, at, keep, free)
+    logs = np.log(cells.predicted(at) / cells.measured)
     values, errors = (dict(zip(PARAMETERS, row.tolist(), strict=True)) for row in (at, sigma))
-    return EngineFit(values, errors, 100 * rms, _by_source(cells.cells, 100 * np.expm1(logs)))
+    rms = 100 * float(np.sqrt(np.mean(logs**2)))
+    return EngineFit(values, errors, rms, _by_source(cells.cells, 100 * np.expm1(logs)))
+
+
+#: Parameters that plain arms say, and how often the two stages take turns.
+_HOST, _TURNS = PARAMETERS[:2], 12
+
+
+def _stage(
+    cells: Responses, at: Floats, keep: NDArray[np.bool_], free: NDArray[np.bool_]
+) -> tuple[Floats, Floats]:
+    """The parameters with the `free` ones fitted to some cells, and their one-sigma errors."""
+    bounds = [box if yes else (value, value) for box, yes, value in zip(BOUNDS, free, at.tolist(), strict=True)]
+    measured = cells.measured[keep]
+    found = np.array(fit(lambda x: cells.predicted(x)[keep], measured, at.tolist(), bounds, num_starts=1).parameters)
+    squares = float(np.mean(np.log(cells.predicted(found)[keep] / measured) ** 2))
+    jacobian = cells.slopes[keep][:, free]
+    return found, np.sqrt(np.maximum(0.0, squares * np.diag(np.linalg.pinv(jacobian.T @ jacobian))))
 
 
 def left_out(cells: Responses, fixed: Mapping[str, float]) -> dict[str, float]:
@@ -113,8 +139,7 @@ def left_out(cells: Responses, fixed: Mapping[str, float]) -> dict[str, float]:
     found = {}
     for source in dict.fromkeys(cell.source for cell in cells.cells):
         values = np.array(list(fit_engine(cells.without(source), fixed).values.values()))
-        measured = np.array([cell.measured for cell in cells.cells])
-        errors = _by_source(cells.cells, 100 * (cells.predicted(values) / measured - 1))[source]
+        errors = _by_source(cells.cells, 100 * (cells.predicted(values) / cells.measured - 1))[source]
         found[source] = float(np.sqrt(np.mean(np.square(errors))))
     return found
 
