@@ -122,9 +122,7 @@ def fit_engine(cells: Responses, fixed: Mapping[str, float]) -> EngineFit:
 _HOST, _TURNS = PARAMETERS[:2], 12
 
 
-def _stage(
-    cells: Responses, at: Floats, keep: NDArray[np.bool_], free: NDArray[np.bool_]
-) -> tuple[Floats, Floats]:
+def _stage(cells: Responses, at: Floats, keep: NDArray[np.bool_], free: NDArray[np.bool_]) -> tuple[Floats, Floats]:
     """The parameters with the `free` ones fitted to some cells, and their one-sigma errors."""
     bounds = [box if yes else (value, value) for box, yes, value in zip(BOUNDS, free, at.tolist(), strict=True)]
     measured = cells.measured[keep]
