@@ -24,8 +24,8 @@ class Selection(NamedTuple):
     plain_only: bool = False
 
 
-#: vLLM of mid-2025 on one H100: SpecDecode-Bench (8B models, K = 3) and issue 20780. N-gram has no launches, so it tells
-#: them from the cost of a step.
+#: vLLM of mid-2025 on one H100: SpecDecode-Bench (8B models, K = 3) and issue 20780. N-gram has no launches, so it
+#: tells them from the cost of a step.
 VLLM = (
     Selection("GSM8K EAGLE-3", "SDB-F1-Llama-3.1-8B-GSM8K-EAGLE-3-"),
     Selection("GSM8K EAGLE", "SDB-F1-Llama-3.1-8B-GSM8K-EAGLE-b"),
@@ -43,6 +43,18 @@ SGLANG = (
     Selection("DFlash plain Llama", "DFLASH-T5-GSM8K-DFlash", plain_only=True),
     Selection("DFlash plain Qwen", "DFLASH-T3", plain_only=True),
 )
+
+
+#: What each engine was fitted to.
+FITTED = {"vllm-0.10": VLLM, "sglang": SGLANG}
+
+
+def is_fitted(case: Case) -> bool:
+    """Whether a case's engine was fitted to its speed-up, among others."""
+    return any(
+        case.row.case_id.startswith(one.case) and one.k in case.row.k_or_tree and not one.plain_only
+        for one in FITTED.get(case.engine, ())
+    )
 
 
 class Cell(NamedTuple):

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from sim.validation.engine_cells import FITTED, is_fitted
 from sim.validation.markdown import table
 from sim.validation.scores import SHARES, Score
 from sim.validation.speedup import Speedups
@@ -49,7 +50,7 @@ def _by_group(scores: Sequence[Score]) -> list[tuple[str, list[Score]]]:
 
 
 def speedup_groups(suite: Speedups, shares: Sequence[Score]) -> list[tuple[str, list[Score]]]:
-    """What is summarised: each source by quantity, chains over clones by method, shares."""
+    """What is summarised: each source by quantity, chains over clones by method, fitted engines, shares."""
     found = [
         (f"{name}: {quantity}", [score for score in scores if score.quantity == quantity])
         for name, scores in _by_group(suite.scores)
@@ -59,6 +60,11 @@ def speedup_groups(suite: Speedups, shares: Sequence[Score]) -> list[tuple[str, 
         {(str(one.case.config["method"]), one.case.num_drafts) for one in suite.found if one.case.drive == "clones"}
     )
     found += [(f"clones, {method}, K = {k}", clone_scores(suite.found, method, k)) for method, k in drafts]
+    for engine in FITTED:
+        mine = [one for one in suite.found if one.case.engine == engine and one.speedup]
+        for what, yes in (("fitted to", True), ("left out", False)):
+            scores = [one.speedup for one in mine if one.speedup and is_fitted(one.case) is yes]
+            found.append((f"speed-ups, engine {engine}, {what}", scores))
     found += [(f"time shares: {quantity}", [s for s in shares if s.quantity == quantity]) for quantity in SHARES]
     return found
 

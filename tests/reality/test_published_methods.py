@@ -44,7 +44,7 @@ LOOKAHEAD_VICUNA = (
         pytest.param(
             DFLASH_LLAMA,
             id="dflash, Llama-3.1-8B, GSM8K, B200, SGLang: arXiv 2602.06036, Table 5",
-            marks=pytest.mark.xfail(reason="17 to 23 % too fast: prefill has steps of its own there, and blocks a fixed cost"),
+            marks=pytest.mark.xfail(reason="17 to 23 % too fast: blocks have a fixed cost, prefill its own steps"),
         ),
         pytest.param(LOOKAHEAD_VICUNA, id="lookahead, Vicuna-7B, A100, Hugging Face: Spec-Bench leaderboard"),
     ],

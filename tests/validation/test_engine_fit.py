@@ -57,14 +57,16 @@ def test_a_cost_per_row_and_more_kv_reads_are_told_apart(
     measured = tuple(cell._replace(measured=there.predicted) for cell, there in zip(shipped.cells, true, strict=True))
     cells = shipped._replace(cells=measured)
     found = fit_engine(cells, {})
-    assert found.rms < 0.5
-    assert found.values["host_base_ms"] == pytest.approx(truth["host_base_ms"], abs=0.03)
-    assert found.values["draft_pass_ms"] == pytest.approx(truth["draft_pass_ms"], abs=0.03)
-    assert found.values["per_row_us"] == pytest.approx(truth["per_row_us"], abs=1.0)
-    assert found.values["kv_reads"] == pytest.approx(truth["kv_reads"], abs=0.05)
+    assert found.rms < 0.1
+    assert found.values["host_base_ms"] == pytest.approx(truth["host_base_ms"], abs=0.01)
+    assert found.values["draft_pass_ms"] == pytest.approx(truth["draft_pass_ms"], abs=0.01)
+    assert found.values["per_row_us"] == pytest.approx(truth["per_row_us"], abs=0.3)
+    assert found.values["kv_reads"] == pytest.approx(truth["kv_reads"], abs=0.01)
     assert found.values["speculative_step_ms"] == ENGINE.speculative_step_ms.value
     assert found.errors["speculative_step_ms"] == 0.0
-    assert max(left_out(cells, {}).values()) < 2.0
+    out = left_out(cells, {})
+    assert out["over K"] < 0.5
+    assert out["long"] == max(out.values()) > 1.0  # nothing else tells a KV read from a row
 
 
 def test_a_plain_arm_that_rows_share_counts_once(folder: Path) -> None:
