@@ -14,6 +14,8 @@ from sim.metrics.record import Bools, Floats, Ints, RunRecord, StepRecord
 from sim.metrics.statistics import t_quantile
 from sim.metrics.window import Window, release_times
 
+#: Fewest arrivals in which a growing queue can be told from a stable one.
+FEWEST_ARRIVALS = 80
 #: Probability under which the slope of a saturated queue may be taken for chance.
 SATURATION_LEVEL = 0.01
 
@@ -117,7 +119,7 @@ def is_saturated(record: RunRecord) -> bool:
     """
     arrivals = np.sort(record.requests.arrival_ns[record.requests.arrival_ns >= 0])
     half = arrivals[len(arrivals) // 2 :]
-    if len(half) < 40 or half[-1] <= half[0]:
+    if len(arrivals) < FEWEST_ARRIVALS or half[-1] <= half[0]:
         return False
     grid = np.linspace(half[0], half[-1], 20 * 16).astype(np.int64)
     backlog = in_system(record, grid).astype(np.float64).reshape(20, 16).mean(axis=1)
