@@ -113,7 +113,7 @@ def _too_short(found: Json, document: Json) -> str:
     known = "not known" if at is None else f"at least {number(at['load'])} {document['unit']}"
     return (
         f"{known}. Runs at {number(found['too_short_from'])} {document['unit']} meet the SLO, but are too short to "
-        f"tell whether the server keeps up: the last request arrives before the system has filled and settled. {_LONGER}"
+        f"tell whether the server keeps up: the last request arrives before the system has settled. {_LONGER}"
     )
 
 
