@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sim.experiment.capacity_setting import RANGES, Setting, limits_of
-from sim.experiment.capacity_study import HowToStudy, Study, study
+from sim.experiment.capacity_study import Study, study
 from sim.experiment.carried import Limits, bracket, carried, ratio
 from sim.experiment.evaluate import Evaluator
 from sim.experiment.executor import Serial, local_executor
@@ -16,6 +16,7 @@ from sim.experiment.fleet import saved, smallest_fleet
 from sim.experiment.load_axis import load_axis
 from sim.experiment.power import energy
 from sim.experiment.results import load as load_results
+from sim.experiment.rounds import Work
 from sim.report.capacity import capacity_text
 from sim.report.plain_text import number
 from sim.scenario.load import LoadedScenario, load_mapping
@@ -50,7 +51,7 @@ def run(loaded: LoadedScenario, out: Path, load: float | None = None, over: str 
     options = {"replicates": 3, "max_replicates": 3, "tolerance": 0.15, **how}
     limits = options.pop("range", RANGES[over])
     setting = Setting(loaded, limits_of(loaded.scenario.slo), load_axis(loaded, over), limits, **options)
-    return study(setting, HowToStudy(out, lambda: local_executor(1)), load)
+    return study(setting, Work(out, lambda: local_executor(1)), load)
 
 
 def waits_at_most(steps: float, rho: float) -> float:
