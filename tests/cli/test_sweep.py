@@ -1,6 +1,7 @@
 """`specsim sweep` as a user meets it: what is counted, what is refused, what lies in the folder."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,27 +9,12 @@ import pytest
 from sim.cli import run_command
 from sim.experiment.results import load
 
-SCENARIO = """
-name: mine
-hardware: h100-sxm
-model: llama-3.1-8b
-cost_model: {kind: constant, target_ms: 10}
-arms: {plain: {}}
-workload:
-  arrivals: {kind: closed, max_concurrency: 2}
-  prompt_tokens: {kind: fixed, value: 60}
-  output_tokens: {kind: fixed, value: 30}
-  num_requests: 20
-sweep: {replicates: 1}
-"""
 LOADS, SEQS = "workload.arrivals.max_concurrency", "engine.max_num_seqs"
 
 
 @pytest.fixture
-def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.chdir(tmp_path)
-    Path("mine.yaml").write_text(SCENARIO, encoding="utf-8")
-    return "mine.yaml"
+def scenario(small_file: Callable[..., str]) -> str:
+    return small_file(arms={"plain": {}}, sweep={"replicates": 1})
 
 
 def dry(scenario: str, capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, object]:
