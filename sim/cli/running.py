@@ -84,8 +84,8 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def plan_text(loaded: LoadedScenario, as_json: bool, shard: Shard = WHOLE) -> str:
-    """What would be run, and about what it costs."""
+def plan_text(loaded: LoadedScenario, as_json: bool, shard: Shard = WHOLE, max_runs: int | None = None) -> str:
+    """What would be run, about what it costs, and whether `max_runs` would refuse it."""
     scenario = loaded.scenario
     costs = estimate(scenario, loaded.base_dir, shard)
     facts: dict[str, object] = {
@@ -96,6 +96,7 @@ def plan_text(loaded: LoadedScenario, as_json: bool, shard: Shard = WHOLE) -> st
         "vary": {key: list(values) for key, values in scenario.sweep.vary.items()},
         "combine": scenario.sweep.combine,
         **costs._asdict(),
+        **({} if max_runs is None else {"max_runs": max_runs, "refused": costs.runs > max_runs}),
         "notes": list(loaded.notes),
     }
     if as_json:
@@ -107,8 +108,15 @@ def plan_text(loaded: LoadedScenario, as_json: bool, shard: Shard = WHOLE) -> st
         f"{costs.num_bytes / 1e6:,.0f} MB on disk",
         f"arms: {', '.join(scenario.arms)} (baseline {scenario.baseline})",
     ]
+    if max_runs is not None and costs.runs > max_runs:
+        lines.append(f"would be refused: {too_many(costs.runs, max_runs)}")
     lines += [f"vary {key}: {_some(values)}" for key, values in scenario.sweep.vary.items()]
     return "\n".join([*lines, *loaded.notes])
+
+
+def too_many(runs: int, max_runs: int) -> str:
+    """Why a sweep is refused, and what to do."""
+    return f"{runs:,} runs; allowed: at most --max-runs {max_runs:,}; raise it, or split with --shard"
 
 
 def _some(values: Sequence[object]) -> str:

@@ -10,7 +10,7 @@ import click
 
 from sim.cli.arms import ARMS
 from sim.cli.options import REPLICATES, SEED, Common, simulates
-from sim.cli.running import finish, plan_text
+from sim.cli.running import finish, plan_text, too_many
 from sim.errors import ResultsError, ScenarioError
 from sim.experiment.dask_executor import dask_executor
 from sim.experiment.executor import STALL_S, Executor, local_executor
@@ -53,7 +53,7 @@ class ShardType(click.ParamType):  # type: ignore[type-arg]  # generic in click 
 @click.option("--resume", is_flag=True, help="Go on with the unfinished folder of this scenario (or SCENARIO is one).")
 @click.option("--allow-mixed", is_flag=True, help="Resume what another version of specsim began.")
 @click.option("--max-runs", type=click.IntRange(1), default=20_000, show_default=True,
-              help="Refuse larger sweeps.")  # fmt: skip
+              help="Refuse larger sweeps; a dry run says so.")  # fmt: skip
 @click.option("--copy-to", metavar="URL", help="Also copy the results to an fsspec URL, such as s3://bucket/results.")
 @click.option("--stall-timeout", type=click.FloatRange(1), default=STALL_S, show_default=True, metavar="SECONDS",
               help="Give up what runs when nothing finishes for so long.")  # fmt: skip
@@ -93,7 +93,7 @@ def sweep(
     else:
         loaded = common.load(arms, replicates, more=settings)
     if dry_run:
-        click.echo(plan_text(loaded, common.as_json, shard))
+        click.echo(plan_text(loaded, common.as_json, shard, max_runs))
         return
     _check_size(loaded, shard, max_runs)
     if resume and folder is None:
@@ -123,7 +123,7 @@ def _as_yaml(values: str) -> str:
 def _check_size(loaded: LoadedScenario, shard: Shard, max_runs: int) -> None:
     runs = estimate(loaded.scenario, loaded.base_dir, shard).runs
     if runs > max_runs:
-        raise ScenarioError(f"{runs:,} runs; allowed: at most --max-runs {max_runs:,}; raise it, or split with --shard")
+        raise ScenarioError(too_many(runs, max_runs))
 
 
 def _workers(

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
@@ -114,8 +114,18 @@ def check_sweep(scenario: Scenario, base_dir: FilePath, root: Node) -> tuple[Sce
         for index, (_, messages) in enumerate(results):
             problems += [problem_at(root, ("sweep", "vary", key, index), message) for message in messages]
         vary[key] = tuple(value for value, _ in results)
+        if scenario.sweep.combine == "grid":
+            problems += _stated_twice(root, key, vary[key])
     canonical = scenario.model_copy(update={"sweep": scenario.sweep.model_copy(update={"vary": vary})})
     return canonical, problems or _check_grid(canonical, base, base_dir, root, known)
+
+
+def _stated_twice(root: Node, key: str, values: Sequence[Any]) -> Iterator[Problem]:
+    """Values that are there already; the same operating point would be run and counted twice."""
+    for index, value in enumerate(values):
+        if value in values[:index]:
+            message = f"stands here twice: {found(value)}; state every value once"
+            yield problem_at(root, ("sweep", "vary", key, index), message)
 
 
 def _wrong_key(base: Node, key: str) -> str | None:
@@ -164,12 +174,18 @@ def _check_grid(scenario: Scenario, base: Node, base_dir: FilePath, root: Node, 
         return [problem_at(root, path, f"makes {count} cells; allowed: at most {MAX_SWEEP}", key=True)]
     if len(scenario.sweep.vary) < 2 or count > CHECKED_CELLS:
         return []
-    for vary in _points(scenario):
+    points = list(_points(scenario))
+    for index, vary in enumerate(points):
+        if vary in points[:index]:
+            return [problem_at(root, path, f"makes this point twice: {_told(vary)}", key=True)]
         varied, problems = _at_point(base, vary)
         errors = find(Context(varied, base_dir)) if varied else []
         messages = [str(problem) for problem in problems]
         messages += [f"{dotted(f.path)}: {f.message}" for f in errors if not f.is_note and f.message not in known]
         if messages:
-            point = ", ".join(f"{key} = {value}" for key, value in vary.items())
-            return [problem_at(root, path, f"at {point}: {messages[0]}", key=True)]
+            return [problem_at(root, path, f"at {_told(vary)}: {messages[0]}", key=True)]
     return []
+
+
+def _told(vary: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} = {value}" for key, value in vary.items())

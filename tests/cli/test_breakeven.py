@@ -72,6 +72,14 @@ def test_mistakes_end_with_exit_code_2(
     assert not Path("results").exists()
 
 
+def test_k_is_not_searched_where_a_rule_chooses_it(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--over", "k", "--arms", "k3", "--set", "arms.k3.draft_length={kind: goodput}"]
+    assert run_command(["breakeven", scenario, *words]) == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert "K of k3 is chosen by its rule goodput, and num_speculative_tokens is only its cap" in message
+    assert "--over arms.k3.speculative_config.num_speculative_tokens --range LOW:HIGH" in message
+
+
 @pytest.mark.slow
 def test_all_three_questions_are_answered(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--range", "1:32", "--arms", "k3", "--jobs", "1", "-q", "--set", "workload.num_requests=200"]

@@ -29,7 +29,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory, small_data: Callable[..., 
 def test_table_says_what_moved(folders: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["compare", *folders[:2]]) == 0
     out = capsys.readouterr().out
-    assert "differs from" in out
+    assert "in cost_model.draft_ms (1.0, here 2.0)" in " ".join(out.split())
     assert "cost_model" in out
     moved = [line for line in out.splitlines() if line.startswith("k3 ") and "output_throughput" in line]
     assert len(moved) == 2
