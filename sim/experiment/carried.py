@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from sim.metrics.statistics import Interval, mean_interval, paired_ratio
 from sim.metrics.summary import Row
-from sim.metrics.usage import FEWEST_ARRIVALS
+from sim.metrics.usage import FEWEST_ARRIVALS, HARDLY_ANY
 
 Judgement = Literal["carried", "missed", "too short"]
 Edge = Literal["below", "above", "too short"]
@@ -24,8 +24,6 @@ FEWEST_TURNOVERS = 4
 #: Where there are too few arrivals for that judgement only the size of the backlog speaks: growth by a share e of the
 #: arrivals leaves 2 / e times as many requests as the mean backlog, so 24 turnovers hide an overload of 9 % at most.
 TURNOVERS_OF_FEW = 24
-#: Waiting requests per running one below which a growing number of requests is a server that still fills.
-_HARDLY_ANY = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,7 @@ def too_short(row: Row) -> bool:
     if not row["steady"]:
         return True
     running, waiting = _number(row["mean_running"]), _number(row["mean_waiting"])
-    if row["max_concurrency"] is not None or (row["saturated"] and waiting > _HARDLY_ANY * running):
+    if row["max_concurrency"] is not None or (row["saturated"] and waiting > HARDLY_ANY * running):
         return False  # a closed loop always keeps up, once it is steady; a queue behind a full server grows
     requests = sum(_number(row[name]) for name in ("num_warmup", "num_measured", "num_cooldown"))
     needed = FEWEST_TURNOVERS if requests >= FEWEST_ARRIVALS else TURNOVERS_OF_FEW
