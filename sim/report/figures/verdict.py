@@ -1,4 +1,4 @@
-"""Panel 1: the answer. One sentence, a table of where each arm pays, break-even with intervals; below it what to doubt."""
+"""Panel 1: the answer. One sentence, where each arm pays, break-even with intervals, and below it what to doubt."""
 
 from collections.abc import Sequence
 
