@@ -18,6 +18,7 @@ from sim.experiment.run import Interrupted
 from sim.report.dashboard import write_dashboard
 from sim.report.terminal import summary_text
 from sim.scenario.load import LoadedScenario
+from sim.scenario.schema import Scenario
 
 PARTIAL, INTERRUPTED = 4, 130
 
@@ -96,6 +97,7 @@ def plan_text(loaded: LoadedScenario, as_json: bool, shard: Shard = WHOLE, max_r
         "vary": {key: list(values) for key, values in scenario.sweep.vary.items()},
         "combine": scenario.sweep.combine,
         **costs._asdict(),
+        "load": _load(scenario),
         **({} if max_runs is None else {"max_runs": max_runs, "refused": costs.runs > max_runs}),
         "notes": list(loaded.notes),
     }
@@ -111,7 +113,18 @@ def plan_text(loaded: LoadedScenario, as_json: bool, shard: Shard = WHOLE, max_r
     if max_runs is not None and costs.runs > max_runs:
         lines.append(f"would be refused: {too_many(costs.runs, max_runs)}")
     lines += [f"vary {key}: {_some(values)}" for key, values in scenario.sweep.vary.items()]
+    lines += [f"everywhere {key}: {value}" for key, value in _load(scenario).items()]
     return "\n".join([*lines, *loaded.notes])
+
+
+def _load(scenario: Scenario) -> dict[str, object]:
+    """What sets the load of every point: where another field is varied it is easily overlooked."""
+    arrivals = scenario.workload.arrivals
+    keys = {
+        f"workload.arrivals.{name}": name for name in ("max_concurrency", "request_rate", "max_concurrent_sessions")
+    }
+    stated = {key: getattr(arrivals, name, None) for key, name in keys.items() if key not in scenario.sweep.vary}
+    return {key: value for key, value in stated.items() if value is not None}
 
 
 def too_many(runs: int, max_runs: int) -> str:

@@ -100,6 +100,15 @@ def test_a_dry_run_says_what_max_runs_would_refuse(scenario: str, capsys: pytest
     assert "would be refused: 30 runs; allowed: at most --max-runs 10" in capsys.readouterr().out
 
 
+def test_a_dry_run_says_at_which_load_other_fields_are_varied(
+    scenario: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert dry(scenario, capsys, "--vary", f"{SEQS}=1,2")["load"] == {LOADS: 2}
+    assert dry(scenario, capsys, "--vary", f"{LOADS}=1,2")["load"] == {}
+    assert run_command(["sweep", scenario, "--dry-run", "--vary", f"{SEQS}=1,2"]) == 0
+    assert f"everywhere {LOADS}: 2\n" in capsys.readouterr().out
+
+
 def test_a_sweep_leaves_an_ordinary_results_folder(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["sweep", scenario, "-o", "out", "--vary", f"{LOADS}=1,2", "--jobs", "1", "-q"]) == 0
     (run_dir,) = Path("out/mine").iterdir()
