@@ -40,6 +40,7 @@ class Series(NamedTuple):
     Attributes:
         what: running, waiting or KV use.
         span: the range.
+        seconds, measured, simulated: (N,) when it was recorded, and both states.
     """
 
     name: str
@@ -47,6 +48,9 @@ class Series(NamedTuple):
     rms: float
     naive_rms: float
     span: float
+    seconds: Floats
+    measured: Floats
+    simulated: Floats
 
 
 class RecordedRun(NamedTuple):
@@ -168,9 +172,11 @@ def _series(name: str, seconds: Table, ours: RunRecord, naive: RunRecord) -> Ite
         measured = seconds.numbers(column)
         span = float(np.ptp(measured))
         if span > 0:
-            gaps = [_state_at(record, what, at) - measured for record in (ours, naive)]
-            rms, naive_rms = (100 * float(np.sqrt(np.mean(gap**2))) / span for gap in gaps)
-            yield Series(name, what, rms, naive_rms, span)
+            simulated, peaks = (_state_at(record, what, at) for record in (ours, naive))
+            rms, naive_rms = (
+                100 * float(np.sqrt(np.mean((state - measured) ** 2))) / span for state in (simulated, peaks)
+            )
+            yield Series(name, what, rms, naive_rms, span, at, measured, simulated)
 
 
 def _state_at(record: RunRecord, what: str, seconds: Floats) -> Floats:
