@@ -54,9 +54,10 @@ class Series(NamedTuple):
 
 
 class RecordedRun(NamedTuple):
-    """One run: latencies, series (none where they were not recorded), and how often requests were preempted."""
+    """One run: GPU, latencies, series (none where they were not recorded), and how often requests were preempted."""
 
     name: str
+    gpu: str
     scores: tuple[Score, ...]
     series: tuple[Series, ...]
     preemptions: int
@@ -86,9 +87,9 @@ def _run(path: Path, name: str) -> RecordedRun:
     ours, naive = (_replay(requests, engine, naive=x) for x in (False, True))
     seconds = path.with_name(f"{name}_seconds.csv")
     series = _series(name, read_table(seconds, _SECONDS), ours, naive) if seconds.is_file() else ()
-    return RecordedRun(
-        name, tuple(_latencies(name, requests, ours, naive)), tuple(series), int(ours.requests.num_preemptions.sum())
-    )
+    preemptions = int(ours.requests.num_preemptions.sum())
+    gpu = as_published.gpu(str(engine["gpu"]))
+    return RecordedRun(name, gpu, tuple(_latencies(name, requests, ours, naive)), tuple(series), preemptions)
 
 
 def _engine(path: Path) -> Mapping[str, Any]:

@@ -23,7 +23,10 @@ def acceptance_pictures(sets: Sequence[DataSet]) -> Iterator[Picture]:
 
 
 def _curves(sets: Sequence[DataSet]) -> str:
-    title = "Black: recorded, with one standard error. Lines: models, fitted to the other half of the requests where it says so."
+    title = (
+        "Black: recorded, with one standard error. Lines: models fitted to the other half, or to other text; "
+        "dashed: to this very text."
+    )
     sheet = Sheet(2 * len(sets), 2, 2.3, title=title)
     for index, one in enumerate(sets):
         steps, gains = sheet.panels[2 * index : 2 * index + 2]
@@ -45,12 +48,13 @@ def _panel(axes: "Axes", part: Part, shown: Sequence[Score], *, gains: bool) -> 
         style = "--" if score.in_sample else "-"
         values = np.diff(values, prepend=1.0) if gains else values
         axes.plot(ks, values, style, color=color)
-        ends.append((float(values[-1]), f"{score.model}{', in sample' if score.in_sample else ''}", color))
+        ends.append((float(values[-1]), score.model.replace("_markov", ""), color))
     if gains:
         axes.plot(ks, np.diff(measured, prepend=1.0), "o", color=MEASURED, markersize=3.6)
         axes.set_ylim(bottom=0)
     else:
         axes.errorbar(ks, measured, errors, fmt="o", color=MEASURED, markersize=3.6, linewidth=1.0)
     axes.set_xticks(ks)
+    axes.yaxis.set_major_formatter("{x:.2f}")
     if not gains:
         end_labels(axes, ends)

@@ -7,15 +7,21 @@ depends on the machine.
 
 import importlib.util
 import io
+import math
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sim.report.palette import FONT, GRID, INK, LIGHT, MUTED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+
+Floats = NDArray[np.float64]
 
 #: Width of every picture: 900 pixels on a page.
 WIDTH_INCHES = 9.375
@@ -28,16 +34,17 @@ SERIES = (LIGHT[1], LIGHT[2], LIGHT[3], LIGHT[4], LIGHT[5], LIGHT[6], LIGHT[7], 
 _FACE = "DejaVu Sans"
 #: Places in the file, and their decimals beyond a hundredth of a point.
 _PLACES, _DECIMALS = re.compile(r' (?:d|x|y)="[^"]*"'), re.compile(r"(\.\d\d)\d+")
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "font.family": [_FACE], "font.size": 8.5, "svg.fonttype": "none", "svg.hashsalt": "specsim", "text.color": INK,
-    "axes.edgecolor": "#c3c9d1", "axes.labelcolor": MUTED, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
+    "axes.edgecolor": "#c3c9d1", "axes.labelcolor": MUTED, "axes.spines.top": False, "axes.spines.right": False,
+    "axes.grid": True,
     "axes.axisbelow": True, "grid.color": GRID, "grid.linewidth": 0.7, "xtick.color": MUTED, "ytick.color": MUTED,
     "xtick.labelsize": 7.5, "ytick.labelsize": 7.5, "axes.labelsize": 8.0, "lines.linewidth": 1.4,
-    "xtick.minor.visible": False, "ytick.minor.visible": False,
+    "path.simplify": False,
 }  # fmt: skip
 
 
-def available() -> bool:
+def can_draw() -> bool:
     """Whether pictures can be drawn."""
     return importlib.util.find_spec("matplotlib") is not None
 
@@ -54,6 +61,17 @@ class Picture(NamedTuple):
     name: str
     alt: str
     svg: str
+
+
+def write_pictures(pictures: Iterable[Picture], folder: Path) -> dict[str, str]:
+    """Write SVG files to `folder`/pictures; name -> Markdown that shows it on a page in `folder`."""
+    there = folder / "pictures"
+    there.mkdir(exist_ok=True)
+    shown = {}
+    for picture in pictures:
+        (there / f"{picture.name}.svg").write_text(picture.svg, encoding="utf-8")
+        shown[picture.name] = f"![{picture.alt}](pictures/{picture.name}.svg)"
+    return shown
 
 
 class Sheet:
@@ -92,6 +110,8 @@ class Sheet:
 
         out = io.StringIO()
         with matplotlib.rc_context(_STYLE):
+            for line in (line for axes in self.panels for line in axes.lines):
+                line.recache(always=True)  # paths are made anew, under a style that keeps points of no length
             self.figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
         text = _PLACES.sub(lambda found: _DECIMALS.sub(r"\1", found[0]), out.getvalue()).replace(f"'{_FACE}'", FONT)
         return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
@@ -101,8 +121,12 @@ def log_ticks(axes: "Axes", values: Sequence[float], which: str = "x") -> None:
     """A log axis with ticks at the given values, written as plain numbers."""
     axis = axes.xaxis if which == "x" else axes.yaxis
     (axes.set_xscale if which == "x" else axes.set_yscale)("log")
-    axis.set_ticks(list(values), labels=[f"{value:g}" for value in values])
+    axis.set_ticks(list(values), labels=[_plain(value) for value in values])
     axis.set_ticks([], minor=True)
+
+
+def _plain(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:g}"
 
 
 def thinned(values: Sequence[float], least: float) -> list[float]:
@@ -127,10 +151,26 @@ def end_labels(axes: "Axes", ends: Sequence[tuple[float, str, str]]) -> None:
         ends: (y where the line ends, name, colour).
     """
     low, high = axes.get_ylim()
-    inches = axes.figure.get_figheight() * axes.get_position().height
+    inches = axes.get_window_extent().height / axes.figure.dpi
     least, last = _LABEL_INCHES / inches, -1.0
     for y, text, color in sorted(ends):
         place = max((y - low) / (high - low), last + least)
         last = place
         axes.annotate(text, (1.0, place), xycoords="axes fraction", xytext=(3, 0), textcoords="offset points",
                       color=color, fontsize=7.3, va="center", annotation_clip=False)  # fmt: skip
+
+
+def draw_dots(axes: "Axes", xs: Floats, ys: Floats, color: str, size: float = 3.0) -> None:
+    """Many dots as one path of points with round ends: a marker each would make the file several times as long."""
+    gaps = np.full(xs.shape, np.nan)
+    both = (np.stack([values, values, gaps]).T.ravel() for values in (xs, ys))
+    axes.plot(*both, "-", color=color, alpha=0.7, linewidth=size, solid_capstyle="round")
+
+
+def decades(low: float, high: float) -> list[float]:
+    """Ticks for a log axis: powers of ten, with 2 and 5 between them where they are few; tenths where it is short."""
+    if high / low < 3:
+        return [tenth / 10 for tenth in range(math.ceil(10 * low), math.floor(10 * high) + 1)]
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    steps = (1.0,) if len(powers) > 4 else (1.0, 2.0, 5.0) if len(powers) > 2 else (1.0, 1.5, 2.0, 3.0, 5.0)
+    return [value for power in powers for step in steps if low <= (value := step * 10.0**power) <= high]

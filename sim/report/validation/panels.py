@@ -4,21 +4,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sim.report.palette import INK, MUTED
-from sim.report.validation.canvas import GOOD, OTHER, PREDICTED, Sheet
+from sim.report.validation.canvas import GOOD, OTHER, PREDICTED, Floats, Sheet
 from sim.validation.scores import Score, summarise
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Floats = NDArray[np.float64]
-
 #: Predictions within this of the measured value count as right, in pictures.
 RIGHT = 0.10
 #: Ratios are cut off here; their number is written at the edge.
 _CUT = 3.0
+#: Ticks of a panel over the whole width, and of one over half of it.
+WIDE, NARROW = (0.4, 0.5, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 2.5), (0.5, 0.8, 1.0, 1.2, 1.5, 2.0)
 
 
 def ratio_rows(groups: Sequence[tuple[str, Sequence[Score]]]) -> str:
@@ -34,11 +33,10 @@ def ratio_rows(groups: Sequence[tuple[str, Sequence[Score]]]) -> str:
     return sheet.svg()
 
 
-def finish_ratios(axes: "Axes") -> None:
+def finish_ratios(axes: "Axes", ticks: Sequence[float] = WIDE) -> None:
     """A log axis of ratios from a third to three with the band of what is right."""
     axes.set_xscale("log")
     axes.set_xlim(1 / _CUT, _CUT)
-    ticks = (0.4, 0.5, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 2.5)
     axes.xaxis.set_ticks(list(ticks), labels=[f"{100 * (tick - 1):+.0f} %" if tick != 1 else "0" for tick in ticks])
     axes.xaxis.set_ticks([], minor=True)
     axes.axvspan(1 - RIGHT, 1 + RIGHT, color=GOOD, zorder=0)
@@ -65,7 +63,10 @@ def _ratio_row(axes: "Axes", row: int, scores: Sequence[Score]) -> None:
 def draw_ticks(axes: "Axes", values: Floats, row: float, color: str = PREDICTED) -> None:
     """Short upright lines, as one path: a marker each would make the file several times as long."""
     gaps = np.full(values.shape, np.nan)
-    xs, ys = np.stack([values, values, gaps]), np.stack([np.full_like(gaps, row - 0.2), np.full_like(gaps, row + 0.2), gaps])
+    xs, ys = (
+        np.stack([values, values, gaps]),
+        np.stack([np.full_like(gaps, row - 0.2), np.full_like(gaps, row + 0.2), gaps]),
+    )
     axes.plot(xs.T.ravel(), ys.T.ravel(), "-", color=color, alpha=0.6, linewidth=1.0)
 
 

@@ -13,7 +13,7 @@ from sim.report.validation.canvas import (
     SERIES,
     Picture,
     Sheet,
-    end_labels,
+    draw_dots,
     log_ticks,
     name_panel,
     thinned,
@@ -74,8 +74,8 @@ def _points(axes: "Axes", scores: Sequence[Score]) -> None:
     layouts = sorted({_layout(score) for score in scores}, key=lambda text: (len(text), text))
     for color, layout in zip(SERIES, layouts, strict=False):
         mine = [score for score in scores if _layout(score) == layout]
-        axes.plot([float(s.load) for s in mine], [s.predicted / s.measured for s in mine], "o", color=color,
-                  markersize=3.0, alpha=0.75, markeredgewidth=0)  # fmt: skip
+        loads, ratios = ([float(s.load) for s in mine], [s.predicted / s.measured for s in mine])
+        draw_dots(axes, np.array(loads), np.array(ratios), color)
     log_ticks(axes, thinned([float(score.load) for score in scores], 1.9))
     for place, (color, layout) in enumerate(zip(SERIES, layouts, strict=False)):
         axes.annotate(layout, (0.02 + 0.12 * place, 0.91), xycoords="axes fraction", color=color, fontsize=7)
@@ -95,7 +95,9 @@ def _series(series: Sequence[Series]) -> str:
               zip(sheet.panels, ((name, what) for name in runs for what in kinds), strict=True)}  # fmt: skip
     for one in series:
         axes = places.pop((one.name, one.what))
-        name_panel(axes, one.name, f"{one.what}{', %' if one.what == 'KV use' else ''}: RMS {one.rms:.1f} % of the range")
+        name_panel(
+            axes, one.name, f"{one.what}{', %' if one.what == 'KV use' else ''}: RMS {one.rms:.1f} % of the range"
+        )
         every = max(1, -(-len(one.seconds) // _MOST_POINTS))
         minutes = one.seconds[::every] / 60
         axes.plot(minutes, one.measured[::every], color=MEASURED, linewidth=0.9)

@@ -18,7 +18,7 @@ from sim.report.validation.canvas import (
 )
 from sim.report.validation.panels import ratio_rows
 from sim.validation.scores import SHARES, Score
-from sim.validation.speedup import Speedups, group_of
+from sim.validation.speedup import Speedups
 from sim.validation.speedup_findings import Curve, curves
 from sim.validation.speedup_report import speedup_groups
 
@@ -113,7 +113,9 @@ def _steps(suite: Speedups, ratios: Sequence[Score]) -> str:
         if score := known.get(one.case.row.case_id):
             panel = panels.setdefault(one.case.row.target_model, {})
             panel.setdefault(int(one.case.row.input_len), []).append((one.case.load, score))
-    title = "Time of a verify step in plain steps, T_verify / T_plain, against the batch. Dots: measured. Lines: predicted."
+    title = (
+        "Time of a verify step in plain steps, T_verify / T_plain, against the batch. Dots: measured. Lines: predicted."
+    )
     sheet = Sheet(len(panels), 2, 2.9, title=title)
     for axes, (model, contexts) in zip(sheet.panels, sorted(panels.items()), strict=True):
         name_panel(axes, f"{model}, by context")
@@ -133,7 +135,9 @@ def _shares(shares: Sequence[Score]) -> str:
     """Stacked bars in pairs: measured above predicted."""
     names = list(dict.fromkeys((score.group, score.name) for score in shares))
     values = {(score.group, score.name, score.quantity): score for score in shares}
-    sheet = Sheet(1, 1, 0.6 + 0.3 * len(names), title="Shares of a step's time: upper bar measured, lower bar (paler) predicted.")
+    sheet = Sheet(
+        1, 1, 0.6 + 0.3 * len(names), title="Shares of a step's time: upper bar measured, lower bar (paler) predicted."
+    )
     axes = sheet.panels[0]
     for color, quantity in zip((SERIES[1], SERIES[0], MUTED), SHARES, strict=True):
         for row, (group, name) in enumerate(names):
