@@ -35,8 +35,8 @@ _GAP = 8.0
 _TITLE = "# Validation: how right is it, and for what?"
 
 _INTRODUCTION = """Written by `specsim validate all --data DIR`; a suite alone: `specsim validate
-physics|acceptance|server|speedup --data DIR`. Any folder of the same form is scored the same way. Pages: [physics](physics.md),
-[acceptance](acceptance.md), [server](server.md), [speedup](speedup.md).
+physics|acceptance|server|speedup --data DIR`. Any folder of the same form is scored the same way. Pages:
+[physics](physics.md), [acceptance](acceptance.md), [server](server.md), [speedup](speedup.md).
 """
 
 _TRUST = f"""## Can I trust it for my case?

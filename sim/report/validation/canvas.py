@@ -169,8 +169,8 @@ def draw_dots(axes: "Axes", xs: Floats, ys: Floats, color: str, size: float = 3.
 
 def decades(low: float, high: float) -> list[float]:
     """Ticks for a log axis: powers of ten, with 2 and 5 between them where they are few; tenths where it is short."""
-    if high / low < 3:
-        return [tenth / 10 for tenth in range(math.ceil(10 * low), math.floor(10 * high) + 1)]
+    if high / low < 2.5:
+        return thinned([tenth / 10 for tenth in range(math.ceil(10 * low), math.floor(10 * high) + 1)], 1.08)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     steps = (1.0,) if len(powers) > 4 else (1.0, 2.0, 5.0) if len(powers) > 2 else (1.0, 1.5, 2.0, 3.0, 5.0)
     return [value for power in powers for step in steps if low <= (value := step * 10.0**power) <= high]

@@ -17,7 +17,7 @@ RIGHT = 0.10
 #: Ratios are cut off here; their number is written at the edge.
 _CUT = 3.0
 #: Ticks of a panel over the whole width, and of one over half of it.
-WIDE, NARROW = (0.4, 0.5, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 2.5), (0.5, 0.8, 1.0, 1.2, 1.5, 2.0)
+WIDE, NARROW = (0.4, 0.5, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 2.5), (0.5, 0.8, 1.0, 1.3, 2.0)
 
 
 def ratio_rows(groups: Sequence[tuple[str, Sequence[Score]]]) -> str:

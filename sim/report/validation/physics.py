@@ -46,8 +46,8 @@ def physics_pictures(report: Report, steps: Sequence[StepErrors], transferred: S
 def _kernels(usable: Sequence[Comparison]) -> str:
     """A panel per operator, a row per GPU."""
     title = (
-        "Predicted / measured. Blue: shapes left out of the fit; the line holds 90 % of them, the bar half, the dot is the "
-        "median. Orange: datasheet peaks."
+        "Predicted / measured. Blue: shapes left out of the fit; the line holds 90 % of them, the bar half, the dot is "
+        "the median. Orange: datasheet peaks."
     )
     operators = list(dict.fromkeys(own.operator for own in usable))
     sheet = Sheet(len(operators), 2, 1.35, title=title)
