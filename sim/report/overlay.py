@@ -1,6 +1,7 @@
 """The text and the JSON of measured load tests laid over simulated ones."""
 
 import json
+import math
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -140,9 +141,18 @@ def _attribution(found: Overlay) -> Iterator[str]:
     rows += [_explained(answer.pair)] if answer.pair is not None else []
     yield from columns(rows, 0, 1)
     yield from labelled("", _verdict(found), 2)
+    if answer.unseen:
+        seen = sorted(answer.unseen.items(), key=lambda item: item[1])
+        sizes = ", ".join(f"{name} {_percent(share)}" for name, share in seen)
+        yield from labelled("", f"A single factor that is off by less than this would not show here: {sizes}.", 2)
     if answer.without_effect:
         names = ", ".join(answer.without_effect)
         yield from labelled("", f"These load tests say nothing about {names}.", 2)
+
+
+def _percent(share: float) -> str:
+    """Rounded up, so that what is said not to show does not."""
+    return f"{math.ceil(100 * share)} %"
 
 
 def _explained(fit: Explanation) -> tuple[str, ...]:

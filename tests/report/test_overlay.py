@@ -22,7 +22,15 @@ def fit(rms: float, at_limit: bool = False, **factors: float) -> Explanation:
 SINGLE = fit(0.05, verify_time=1.3)
 PAIR = fit(0.01, verify_time=1.2, host_time=2.0)
 ANSWER = Attribution(
-    fit(0.2), [SINGLE, fit(0.06, draft_time=1.8)], PAIR, ["acceptance"], ["verify_time"], False, SINGLE, True
+    fit(0.2),
+    [SINGLE, fit(0.06, draft_time=1.8)],
+    PAIR,
+    ["acceptance"],
+    ["verify_time"],
+    False,
+    SINGLE,
+    True,
+    {"verify_time": 0.031, "host_time": 0.8},
 )
 
 SCENARIO = load_mapping(
