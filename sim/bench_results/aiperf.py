@@ -30,7 +30,7 @@ _CONSTANT = 10_000.0
 def recognises(document: Mapping[str, Any]) -> bool:
     """Whether metrics are blocks with a unit."""
     block = document.get("output_token_throughput") or document.get("request_latency")
-    return isinstance(block, Mapping) and "unit" in block
+    return isinstance(block, Mapping) and {"unit", "avg"} <= block.keys()  # aggregates over runs have a `mean`
 
 
 def read(fields: Fields, source: str) -> list[MeasuredPoint]:
@@ -136,4 +136,4 @@ def _burstiness(phase: Fields) -> float | None:
     return shapes[kind]
 
 
-FORMAT = Format(TOOL, recognises, read)
+FORMAT = Format(TOOL, "profile_export_aiperf.json", recognises, read)

@@ -186,10 +186,12 @@ class Format(NamedTuple):
 
     Attributes:
         tool: its name.
+        file: the one of its files that is read.
         recognises: whether a document is its own.
         read: points of a document, given where it comes from; faults go to the collector.
     """
 
     tool: str
+    file: str
     recognises: Callable[[Mapping[str, Any]], bool]
     read: Callable[[Fields, str], list[MeasuredPoint]]

@@ -134,4 +134,4 @@ def _statistics(metrics: Fields, name: str, required: bool = False) -> dict[str,
     }
 
 
-FORMAT = Format(TOOL, recognises, read)
+FORMAT = Format(TOOL, "benchmarks.json", recognises, read)

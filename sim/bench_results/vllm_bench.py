@@ -72,4 +72,4 @@ def _all_at_once(fields: Fields, num_requests: int) -> int:
     return num_requests
 
 
-FORMAT = Format(TOOL, recognises, read)
+FORMAT = Format(TOOL, "--save-result", recognises, read)

@@ -85,13 +85,16 @@ def measured_points(arguments: Sequence[str], arms: Sequence[str]) -> dict[str, 
             raise click.UsageError(f"--measured {argument}: which arm? write ARM=FILES; there are {', '.join(arms)}")
         arm, pattern = (arm, pattern) if sign else (arms[0], argument)
         path = Path(pattern)
-        found = [path] if path.is_file() else sorted(path.parent.glob(path.name))
+        found = (
+            [path] if path.is_file() else sorted(each for each in path.parent.glob(path.name or "?") if each.is_file())
+        )
         if arm not in arms:
             wrong.append(
                 f"--measured {argument}: no such arm: {arm}; there are {', '.join(arms)}{did_you_mean(arm, arms)}"
             )
         if not found:
-            wrong.append(f"--measured {argument}: no such file")
+            folder = f"; {pattern} is a folder, write its files: {path / '*.json'}" if path.is_dir() else ""
+            wrong.append(f"--measured {argument}: no such file{folder}")
         files.setdefault(arm, []).extend(found)
     try:
         points = read_results([path for paths in files.values() for path in paths])

@@ -125,15 +125,20 @@ def _arrivals(load: Load) -> ArrivalProcess:
     return Gamma(request_rate=load.request_rate, burstiness=load.burstiness)
 
 
+def lengths(test: LoadTest, base_dir: Path) -> tuple[tuple[str, float, float], ...]:
+    """What (`prompt`, `output`), mean tokens of the scenario, mean tokens that were measured."""
+    facts, point = test.scenario.workload.facts(base_dir), test.point
+    return (
+        ("prompt", facts.mean_prompt_tokens, point.mean_prompt_tokens),
+        ("output", facts.mean_output_tokens, point.mean_output_tokens),
+    )
+
+
 def _notes(tests: Sequence[LoadTest], base_dir: Path) -> list[str]:
     notes = dict[str, None]()
     for test in tests:
-        facts, point = test.scenario.workload.facts(base_dir), test.point
-        lengths = (
-            ("prompt", facts.mean_prompt_tokens, point.mean_prompt_tokens),
-            ("output", facts.mean_output_tokens, point.mean_output_tokens),
-        )
-        for name, ours, theirs in lengths:
+        point = test.point
+        for name, ours, theirs in lengths(test, base_dir):
             if abs(ours / theirs - 1.0) > _LENGTH_TOLERANCE:
                 notes[f"{point.source}: {name}s of {theirs:,.0f} tokens on average, the scenario has {ours:,.0f}; "
                       "--lengths measured takes the measured means"] = None  # fmt: skip

@@ -12,7 +12,7 @@ from sim.calibration.fit import ErrorStats, error_stats
 from sim.experiment.attribution import Attribution, Observations, attribute
 from sim.experiment.compare import speedup
 from sim.experiment.executor import Executor
-from sim.experiment.load_test import FACTORS, Bench, LoadTest, load_tests
+from sim.experiment.load_test import FACTORS, Bench, LoadTest, lengths, load_tests
 from sim.metrics.statistics import Floats, Interval, t_quantile
 from sim.metrics.summary import Row
 from sim.scenario.build import set_up
@@ -31,6 +31,8 @@ PER_TOKEN = {"mean_tpot_ms": 0.02, "mean_e2el_ms": 0.02, "output_throughput": 0.
 _CONFIDENCE, _SPEEDUPS = 0.95, ("output_throughput", "mean_tpot_ms")
 #: Central differences over this factor up and down.
 _STEP = 1.1
+#: Requests that are longer or shorter by more than this are another workload. Chance in drawn lengths stays below it.
+_OTHER = 0.15
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,7 @@ class Overlay:
         attribution: which factors on inputs explain the difference; None when nothing was left to compare.
         notes: what a reader has to know.
         replicates, num_runs: simulations behind it.
+        other_workload: mean lengths differ by so much that no factor means anything.
     """
 
     tests: Sequence[LoadTest]
@@ -92,6 +95,7 @@ class Overlay:
     notes: Sequence[str]
     replicates: int
     num_runs: int
+    other_workload: bool = False
 
 
 def overlay(
@@ -133,7 +137,8 @@ def overlay(
     found = _attribute(figures, chosen, surface, jacobian) if chosen else None
     notes += _simulated_notes(tests, base)
     errors, speedups = _errors(tests, figures), _speedups(tests, base, loaded.scenario.baseline)
-    return Overlay(tests, figures, errors, speedups, found, notes, replicates, bench.num_runs)
+    other = any(abs(a / b - 1.0) > _OTHER for test in tests for _, a, b in lengths(test, loaded.base_dir))
+    return Overlay(tests, figures, errors, speedups, found, notes, replicates, bench.num_runs, other)
 
 
 def _mean(rows: Sequence[Row], metric: str) -> float | None:

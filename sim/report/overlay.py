@@ -14,6 +14,10 @@ from sim.report.plain_text import WIDTH, bold, columns, labelled, number, printa
 from sim.report.wording import METRICS as NAMES
 from sim.report.wording import capital, metric_name
 
+_OTHER_WORKLOAD = (
+    "Not asked: the measured requests have other lengths than those of the scenario (see Notes), and no factor mends "
+    "that. Give the scenario their lengths, or add --lengths measured."
+)
 #: Metrics of the long table; the JSON has all of them.
 _SHOWN = ("output_throughput", "mean_ttft_ms", "mean_tpot_ms", "mean_itl_ms", "spec_decode_acceptance_length")
 
@@ -68,7 +72,8 @@ def _head(found: Overlay) -> Iterator[str]:
     yield from textwrap.wrap(
         f"{len(found.tests)} load tests of {', '.join(arms)}, simulated at the same loads with as many requests, "
         f"{found.replicates} replicates, and measured from the first request to the last token as clients do. "
-        "The band is 95 %: the error of the model's step times as far as it matters there, and chance.",
+        "The band is 95 %: the error of the model's step times as far as it matters there, and chance"
+        + (", which one replicate cannot tell: it is not in the band." if found.replicates == 1 else "."),
         WIDTH,
     )
 
@@ -130,6 +135,9 @@ def _interval(found: Interval) -> str:
 def _attribution(found: Overlay) -> Iterator[str]:
     answer = found.attribution
     if answer is None:
+        return
+    if found.other_workload:
+        yield from labelled("", _OTHER_WORKLOAD, 2)
         return
     before = (
         f"Before: {_share(answer.before)} off (root mean square over TPOT, TTFT, ITL and acceptance length, as far as "

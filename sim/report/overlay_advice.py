@@ -37,7 +37,7 @@ def meaning(factor: str) -> str:
 def advice_lines(found: Overlay) -> Iterator[str]:
     """Lines to paste, then what would tell more."""
     answer = found.attribution
-    if answer is None:
+    if answer is None or found.other_workload:
         return
     if answer.alike and answer.explained:
         which = "one of these corrections" if len(answer.alike) > 1 and not answer.pair_needed else "the correction"

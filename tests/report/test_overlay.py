@@ -50,6 +50,7 @@ def text(**changes: Any) -> str:
         ({}, "One factor explains it: verify_time"),
         ({}, "paste into the scenario: what_if: verify_time: 2.6 "),  # 1.3 on top of the scenario's own 2
         ({}, "Measure a speculative arm too"),
+        ({}, "off by less than this would not show here: verify_time 4 %, host_time 80 %."),
         ({"alike": ["verify_time", "draft_time"]}, "Not distinguishable with these tests: verify_time (passes"),
         ({"pair_needed": True, "best": PAIR}, "Two things are off: verify_time (passes that verify drafts); host_time"),
         ({"explained": False}, "No factor explains it: the best (verify_time) leaves 5.0 %"),
