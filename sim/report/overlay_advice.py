@@ -16,7 +16,7 @@ _MEANINGS = {
     "acceptance": "probability that a draft is accepted",
 }
 _FORWARD = (
-    "`vllm bench forward` with {cases} cases, then `specsim calibrate` and "
+    "time {cases} steps of your engine with its profiler, fit them with `specsim calibrate` (table `step`), then state "
     "`cost_model: {{kind: roofline, profile: my-server.yaml}}`"
 )
 _NEXT = {

@@ -71,7 +71,7 @@ def test_text_names_the_factor_and_what_to_paste(capsys: pytest.CaptureFixture[s
     assert "6 load tests of plain, k3" in out
     assert "One factor explains it: verify_time" in out
     assert "    what_if:\n      verify_time: 1.3\n" in out
-    assert "vllm bench forward" in out
+    assert "specsim calibrate" in out
     assert max(map(len, out.splitlines())) <= 100
 
 
