@@ -77,7 +77,7 @@ def physics(data: Path, out: Path | None) -> None:
 
     Prints the report, or with --out the targets only. Takes about two minutes on the public tables.
     """
-    _report(_physics(data), out)
+    _alone(_physics(data), out)
 
 
 @validate.command()
@@ -91,7 +91,7 @@ def acceptance(data: Path, out: Path | None) -> None:
 
     Prints the report, or with --out the targets only. Takes about a minute per recording.
     """
-    _report(_acceptance(data), out)
+    _alone(_acceptance(data), out)
 
 
 @validate.command()
@@ -105,7 +105,7 @@ def server(data: Path, out: Path | None) -> None:
 
     Prints the report, or with --out the targets only. Takes about two minutes on the public data.
     """
-    _report(_server(data), out)
+    _alone(_server(data), out)
 
 
 @validate.command()
@@ -116,7 +116,7 @@ def speedup(data: Path, out: Path | None) -> None:
 
     Prints the report, or with --out the targets only. Takes about a minute on the public rows.
     """
-    _report(_speedup(data), out)
+    _alone(_speedup(data), out)
 
 
 @validate.command(name="all")
@@ -192,6 +192,13 @@ _SUITES: dict[str, Callable[[Path], _Suite]] = {
     "server": _server,
     "speedup": _speedup,
 }
+
+
+def _alone(suite: _Suite, out: Path | None) -> None:
+    """The report of one suite."""
+    _report(suite, out)
+    if out is not None:
+        _say_without_pictures()
 
 
 def _report(suite: _Suite, out: Path | None) -> None:

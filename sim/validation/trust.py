@@ -19,9 +19,10 @@ from sim.validation.speedup import Found, Speedups
 
 #: Errors up to this can be planned with; above that one, not.
 TRUSTED, DOUBTFUL = 8.0, 15.0
-#: Batches that share a column: the largest of each.
+#: Batches that share a column: the largest of each. The last column is that of request rates.
 _BATCHES = (1, 16, 64, None)
-_COLUMNS = ("1", "2 to 16", "17 to 64", "above 64")
+_COLUMNS = ("batch 1", "batch 2 to 16", "batch 17 to 64", "batch above 64", "request rates")
+_RATES = len(_BATCHES)
 _PLAIN = "plain decoding"
 _FITTED = ("what", "method", "engine", "costs")
 #: So few figures are no reason to trust or distrust.
@@ -36,7 +37,7 @@ class Check(NamedTuple):
         method: `eagle3 chain`, `plain decoding`, ...
         engine: id of its profile.
         generation: of the GPU.
-        batch: or concurrency; of an open loop the mean number of running requests.
+        batch: or concurrency; of recorded runs the mean number of running requests; None where a rate is stated.
         error: per cent, signed.
     """
 
@@ -44,12 +45,12 @@ class Check(NamedTuple):
     method: str
     engine: str
     generation: str
-    batch: float
+    batch: float | None
     error: float
 
 
 class Line(NamedTuple):
-    """All checks of one kind: `errors` are those of the columns, batches in ascending order."""
+    """All checks of one kind: `errors` are those of the columns, batches in ascending order and rates last."""
 
     what: str
     method: str
@@ -73,7 +74,8 @@ def speedup_checks(suite: Speedups) -> Iterator[Check]:
     for one in suite.found:
         if one.speedup is not None:
             generation = find_gpu(as_published.gpu(one.case.row.gpu)).arch
-            yield Check("speed-up", _method(one), _engine(one), generation, one.case.load, one.speedup.error)
+            batch = None if one.case.drive == "open" else one.case.load
+            yield Check("speed-up", _method(one), _engine(one), generation, batch, one.speedup.error)
 
 
 def _method(one: Found) -> str:
@@ -104,13 +106,18 @@ def server_checks(suite: ServerSuite) -> Iterator[Check]:
 
 def lines(checks: Iterable[Check]) -> list[Line]:
     """Checks gathered, speed-ups first, then by method, engine and generation."""
-    groups: dict[tuple[str, str, str, str], list[list[float]]] = defaultdict(lambda: [[] for _ in _BATCHES])
+    groups: dict[tuple[str, str, str, str], list[list[float]]] = defaultdict(lambda: [[] for _ in _COLUMNS])
     for one in checks:
-        column = next(at for at, most in enumerate(_BATCHES) if most is None or one.batch <= most)
-        groups[one.what, one.method, one.engine, one.generation][column].append(one.error)
+        groups[one.what, one.method, one.engine, one.generation][_column(one.batch)].append(one.error)
     order = ("speed-up", "TPOT", "TTFT")
     known = sorted(groups.items(), key=lambda item: (order.index(item[0][0]), *item[0][1:]))
     return [Line(*key, tuple(map(tuple, columns))) for key, columns in known]
+
+
+def _column(batch: float | None) -> int:
+    if batch is None:
+        return _RATES
+    return next(at for at, most in enumerate(_BATCHES) if most is None or batch <= most)
 
 
 def trust_table(found: Sequence[Line]) -> str:
@@ -126,7 +133,7 @@ def trust_table(found: Sequence[Line]) -> str:
             "method",
             "engine costs",
             "GPU generation",
-            *(f"batch {name}" for name in _COLUMNS),
+            *_COLUMNS,
             "figures",
             "fitted to some of them",
         ],
@@ -178,12 +185,13 @@ def _within(found: Sequence[Line], above: float, up_to: float) -> str:
 def _batches(chosen: Sequence[int]) -> str:
     """` at batch 2 to 64`: columns that are next to each other become one range."""
     runs: list[list[int]] = []
-    for at in chosen:
+    for at in (at for at in chosen if at != _RATES):
         if runs and runs[-1][-1] == at - 1:
             runs[-1].append(at)
         else:
             runs.append([at])
-    return f" at batch {' and '.join(_range(run[0], run[-1]) for run in runs)}"
+    batches = [f"batch {' and '.join(_range(run[0], run[-1]) for run in runs)}"] if runs else []
+    return f" at {' and '.join([*batches, *(['request rates'] if _RATES in chosen else [])])}"
 
 
 def _range(first: int, last: int) -> str:

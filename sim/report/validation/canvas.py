@@ -1,4 +1,4 @@
-"""A sheet of panels, drawn with matplotlib: the only file that knows it.
+"""A sheet of panels, drawn with matplotlib: the only file that imports it.
 
 matplotlib is an extra (`pip install 'specsim[plots]'`); without it pages are written without pictures. Text stays text
 in the SVG, set in the reader's own sans-serif and laid out by the metrics of matplotlib's own font, so that neither
