@@ -37,10 +37,11 @@ time as published. Only rows of trust 4 and 5 are scored.
 
 def render_speedup(suite: Speedups, shares: Sequence[Score], pictures: Pictures = NO_PICTURES) -> str:
     """The whole page."""
+    curves = shown(pictures, "speedup-clones", "speedup-served", "speedup-steps")
     return page(
         _INTRODUCTION,
         "## Targets\n\n" + gate_table(speedup_gates(suite, shares)),
-        "## Curves\n\n" + shown(pictures, "speedup-clones", "speedup-served", "speedup-steps") if pictures else "",
+        f"## Curves\n\n{curves}" if curves else "",
         shown(pictures, "speedup-groups"),
         "## By source\n\n" + summary_table(speedup_groups(suite, shares)),
         "## Best K of sweeps\n\n" + _sweep_table(k_sweeps(suite.found)),

@@ -142,6 +142,6 @@ def _series(axes: "Axes", clouds: Sequence[Cloud]) -> None:
 def _source(series: str) -> str:
     """The source of a group of speed-ups, or GPU and engine of a server."""
     if ":" in series:
-        return series.split(":")[0].split(",")[0].split(" / ")[0][:30]
+        return series.split(":")[0].split(",")[0].split(" / ")[0][:32]
     parts = series.split(", ")
     return f"{parts[1]}, {parts[2]}" if len(parts) > 2 else series
