@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -85,6 +84,7 @@ class Overlay:
         notes: what a reader has to know.
         replicates, num_runs: simulations behind it.
         other_workload: mean lengths differ by so much that no factor means anything.
+        model_error: what the cost model states for its step times, one sigma, relative; the largest of the arms.
     """
 
     tests: Sequence[LoadTest]
@@ -96,6 +96,7 @@ class Overlay:
     replicates: int
     num_runs: int
     other_workload: bool = False
+    model_error: float = math.inf
 
 
 def overlay(
@@ -132,13 +133,16 @@ def overlay(
     ]
     surface = _Surface(bench, places)
     jacobian = surface.jacobian()
-    figures = _figures(tests, places, surface, jacobian, loaded.base_dir, replicates)
+    stated = {arm: set_up(tests[i].scenario, arm, loaded.base_dir).cost.relative_error for i, arm in _firsts(tests)}
+    figures = _figures(tests, places, surface, jacobian, stated, replicates)
     chosen = [at for at, place in enumerate(places) if place in set(_fitted(tests, places))]
     found = _attribute(figures, chosen, surface, jacobian) if chosen else None
     notes += _simulated_notes(tests, base)
     errors, speedups = _errors(tests, figures), _speedups(tests, base, loaded.scenario.baseline)
     other = any(abs(a / b - 1.0) > _OTHER for test in tests for _, a, b in lengths(test, loaded.base_dir))
-    return Overlay(tests, figures, errors, speedups, found, notes, replicates, bench.num_runs, other)
+    return Overlay(
+        tests, figures, errors, speedups, found, notes, replicates, bench.num_runs, other, max(stated.values())
+    )
 
 
 def _mean(rows: Sequence[Row], metric: str) -> float | None:
@@ -177,10 +181,9 @@ def _figures(
     places: Sequence[tuple[int, str]],
     surface: _Surface,
     jacobian: Mapping[str, Floats],
-    base_dir: Path,
+    errors: Mapping[str, float],
     replicates: int,
 ) -> list[Figure]:
-    errors = {arm: set_up(tests[i].scenario, arm, base_dir).cost.relative_error for i, arm in _first_of_arms(tests)}
     reach = np.abs(jacobian["target_time"] + jacobian["draft_time"])
     chance = surface.chance() * (t_quantile(0.975, replicates - 1) / 2.0 if replicates > 1 else 1.0)
     figures = []
@@ -191,7 +194,7 @@ def _figures(
     return figures
 
 
-def _first_of_arms(tests: Sequence[LoadTest]) -> list[tuple[int, str]]:
+def _firsts(tests: Sequence[LoadTest]) -> list[tuple[int, str]]:
     arms = [test.arm for test in tests]
     return [(arms.index(arm), arm) for arm in dict.fromkeys(arms)]
 

@@ -81,6 +81,8 @@ def test_json_has_every_figure_and_pasting_brings_agreement(capsys: pytest.Captu
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert max(abs(figure["error"]) for figure in found["figures"]) < 1e-3  # files count whole accepted tokens
     assert found["attribution"]["alike"] == []
+    assert found["attribution"]["unseen"]["verify_time"] < 0.1
+    assert not found["other_workload"]
     assert {(each["arm"], each["max_concurrency"]) for each in found["tests"]} >= {("plain", 1), ("k3", 48)}
     assert {each["load"] for each in found["speedups"]} == {"concurrency 1", "concurrency 8", "concurrency 48"}
 

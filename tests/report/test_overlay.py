@@ -44,6 +44,17 @@ def text(**changes: Any) -> str:
     return " ".join(overlay_text(found).split())
 
 
+def test_a_factor_beyond_the_error_of_the_model_is_doubted():
+    """ln 1.3 is 3.3 sigma of 8 %, and 5.2 of 5 %."""
+    found = Overlay([TEST], [], {}, [], ANSWER, [], 1, 10, model_error=0.05)
+    assert "own error (one sigma 5 %): verify_time 1.30. Is it the same model, GPU" in overlay_text(found).replace(
+        "\n  ", " "
+    )
+    assert "far beyond" not in overlay_text(replace(found, model_error=0.08))
+    unexplained = replace(found, attribution=replace(ANSWER, explained=False))
+    assert "far beyond" not in overlay_text(unexplained)
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
