@@ -111,6 +111,12 @@ def engine_is_stretched(name: str) -> bool:
     return bool(re.search(r"vllm v0|vllm 0\.[0-6]\.|sglang 0\.[0-4]\.|sglang \(2025-0[1-6]", name.lower()))
 
 
+def overlaps(name: str) -> bool:
+    """Whether vLLM of this version schedules a step while the one before runs: by default since 0.14."""
+    version = re.search(r"vllm v?(\d+)\.(\d+)", name.lower())
+    return version is None or (int(version[1]), int(version[2])) >= (0, 14)
+
+
 def drafts(k_or_tree: str, notes: str) -> dict[str, object]:
     """`num_speculative_tokens`, and the tree where there is one.
 
