@@ -2,8 +2,8 @@
 
 A run is three files: `NAME_requests.csv` (when each request was queued, first and last token, lengths),
 `NAME_engine.json` (limits, GPU, model), and, where it was recorded, `NAME_seconds.csv` (running, waiting, KV use).
-Requests are replayed at the times they were queued, with the blocks that the engine found and, where its version does so
-by default, with overlapped scheduling. Nothing is fitted to them.
+Requests are replayed at the times they were queued, with the blocks that the engine found and, where its version has it
+by default, overlapped scheduling. Nothing is fitted to them.
 """
 
 import json
