@@ -125,8 +125,21 @@ def _scenario(engine: Mapping[str, Any], trace: Path, *, naive: bool) -> dict[st
         "engine": {**limits, **cached, **_blocks(cache), "async_scheduling": _overlaps(engine)},
         "cost_model": {"kind": "naive"} if naive else {"kind": "roofline", "engine": profile},
         "arms": {"plain": {}},
+        **_replicas(engine),
         "workload": {"trace": str(trace), "arrivals": {"kind": "trace"}},
     }
+
+
+def _replicas(engine: Mapping[str, Any]) -> dict[str, Any]:
+    """Data-parallel engines: replicas behind vLLM's own score.
+
+    Raises:
+        UnrunnableError: their experts are spread over all of them, so that no engine steps alone.
+    """
+    count = int(engine.get("data_parallel_size") or 1)
+    if count > 1 and engine.get("enable_expert_parallel"):
+        raise as_published.UnrunnableError(f"experts spread over {count} data-parallel engines are not simulated")
+    return {"replicas": count, "router": {"kind": "shortest_queue"}} if count > 1 else {}
 
 
 def _blocks(cache: Mapping[str, Any]) -> dict[str, int]:

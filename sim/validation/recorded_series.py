@@ -108,29 +108,31 @@ def noted(record: RunRecord, what: str, seconds: Floats, *, overlaps: bool) -> F
     """What the recorder would have noted last before each time: after a step, without the requests that it ended.
 
     With overlapped scheduling the next step has been scheduled by then: its admissions and blocks count. KV use in per
-    cent; the blocks of requests that the step ended are still in it.
+    cent; the blocks of requests that the step ended are still in it. Replicas are added up, their KV use is averaged.
     """
-    states = _states(record, what, overlaps=overlaps)
-    end_ns = record.steps.start_ns + record.steps.duration_ns
-    last = np.searchsorted(end_ns, seconds * 1e9, side="left") - 1
-    found: Floats = np.where(last < 0, 0.0, states[np.maximum(last, 0)])
+    found = np.zeros(len(seconds))
+    for replica in range(record.num_replicas):
+        end_ns, states = _states(record, replica, what, overlaps=overlaps)
+        last = np.searchsorted(end_ns, seconds * 1e9, side="left") - 1
+        known = last >= 0
+        found[known] += states[last[known]]
     return found
 
 
-def _states(record: RunRecord, what: str, *, overlaps: bool) -> Floats:
-    """The state after every step."""
-    steps = record.steps
-    end_ns = steps.start_ns + steps.duration_ns
-    ended = np.bincount(np.searchsorted(end_ns, record.requests.finish_ns), minlength=len(end_ns))[: len(end_ns)]
+def _states(record: RunRecord, replica: int, what: str, *, overlaps: bool) -> tuple[NDArray[np.int64], Floats]:
+    """When the steps of a replica end, in nanoseconds, and the state after each."""
+    steps, own = record.steps, record.steps.replica == replica
+    start_ns, finish_ns = steps.start_ns[own], record.requests.finish_ns[record.requests.replica == replica]
+    end_ns = start_ns + steps.duration_ns[own]
+    ended = np.bincount(np.searchsorted(end_ns, finish_ns), minlength=len(end_ns))[: len(end_ns)]
     states = {
-        "running": 1.0 * (steps.running - ended),
-        "waiting": 1.0 * steps.waiting,
-        "KV use": 100.0 * steps.kv_blocks_used / record.num_kv_blocks,
+        "running": 1.0 * (steps.running[own] - ended),
+        "waiting": 1.0 * steps.waiting[own],
+        "KV use": 100.0 * steps.kv_blocks_used[own] / record.num_kv_blocks,
     }[what]
     if overlaps:
         states = np.append(states[1:], 0.0)
         if what == "running":  # the next step was scheduled before these were found to have ended
             states[:-1] += ended[1:] - ended[:-1]
-    idle = np.append(steps.start_ns[1:] > end_ns[:-1], [True])
-    found: Floats = np.where(idle, 0.0, np.maximum(states, 0.0))
-    return found
+    idle = np.append(start_ns[1:] > end_ns[:-1], [True])[: len(end_ns)]
+    return end_ns, np.where(idle, 0.0, np.maximum(states[: len(end_ns)], 0.0))

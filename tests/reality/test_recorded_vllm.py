@@ -2,7 +2,7 @@
 
 Nothing is tuned to them: kernel parameters come from the GPU profiles, the host time is the default. `make reality`
 prints the table. The tolerances are the targets of the validation pages; one overloaded run with preemptions is one
-sample path: arrivals moved by 5 ms change its means by 0.3 %, and its RMS of running requests lies between 4.2 and 5.1 %.
+sample path: arrivals moved by 5 ms change its means by 0.3 %, and its RMS of running requests is 4.2 to 5.1 %.
 """
 
 from pathlib import Path

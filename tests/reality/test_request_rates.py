@@ -1,9 +1,9 @@
 """The one published sweep of request rates with and without speculation: vLLM blog of October 2024, vLLM V0.
 
 Acceptance is solved at 1 QPS, and the cost per draft of engine `vllm-0.6` was fitted at 4 QPS; 2, 8 and 10 QPS are
-predicted. The design asks for the crossing within a factor 1.3 and the right signs at both ends. Single speed-ups: 12 %.
-The blog does not state its requests; vLLM's own test of this pair of models sends 200, and the mean latency of 200 whose
-lengths vary by 1.08 has a standard error of 8 %, most of which the two arms share; what they do not share grows with load.
+predicted. The design asks for the crossing within a factor 1.3 and right signs at both ends. Single speed-ups: 12 %.
+The blog does not state its requests; vLLM's own test of this pair of models sends 200, and the mean latency of 200
+whose lengths vary by 1.08 has a standard error of 8 %, most of which the arms share; what they do not grows with load.
 """
 
 from pathlib import Path

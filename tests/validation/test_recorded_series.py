@@ -120,6 +120,26 @@ def test_preempted_requests_wait(overlapped):
     assert (running + waiting).tolist() == left.tolist()
 
 
+def test_replicas_add_up():
+    """Each holds its own share; together they hold every request that has not ended."""
+    mapping = {
+        "hardware": "h100-sxm", "model": "llama-3.1-8b", "arms": {"plain": {}}, "replicas": 3,
+        "router": {"kind": "shortest_queue"}, "cost_model": {"kind": "constant", "target_ms": 10},
+        "engine": {"max_num_seqs": 2, "num_gpu_blocks_override": 100, "max_model_len": 400},
+        "workload": {
+            "arrivals": {"kind": "closed", "max_concurrency": 12}, "num_requests": 12,
+            "prompt_tokens": {"kind": "fixed", "value": 64}, "output_tokens": {"kind": "uniform", "min": 3, "max": 60},
+        },
+    }  # fmt: skip
+    record = simulate(load_mapping(mapping).scenario, "plain", 0, Path())
+    at = np.unique(record.steps.start_ns + record.steps.duration_ns) * 1e-9 + 1e-6
+    running, waiting, used = (noted(record, what, at, overlaps=False) for what in ("running", "waiting", "KV use"))
+    left = np.array([(record.requests.finish_ns * 1e-9 >= end).sum() for end in at])
+    assert (running + waiting).tolist() == left.tolist()
+    assert running.max() == 6
+    assert 0 < used.max() <= 100 * 6 * 8 / 300
+
+
 @pytest.mark.parametrize(
     ("name", "found"), [("vllm 0.13.0", False), ("vllm 0.14.1", True), ("vllm 0.19.0", True), ("vllm ", True)]
 )
