@@ -36,9 +36,10 @@ _STATISTICS: dict[str, Callable[[Floats], float]] = {
 
 
 class RecordedRun(NamedTuple):
-    """One run: latencies, series and their clock (none where not recorded), how often requests were preempted."""
+    """One run: GPU, latencies, series and their clock (none where not recorded), how often requests were preempted."""
 
     name: str
+    gpu: str
     scores: tuple[Score, ...]
     series: tuple[Series, ...]
     clock: Clock | None
@@ -67,14 +68,14 @@ def _run(path: Path, name: str) -> RecordedRun:
     requests = read_table(path, _REQUESTS)
     engine = _engine(path.with_name(f"{name}_engine.json"))
     ours, naive = (_replay(requests, engine, naive=x) for x in (False, True))
+    gpu, states = as_published.gpu(str(engine["gpu"])), path.with_name(f"{name}_seconds.csv")
     scores, preemptions = tuple(_latencies(name, requests, ours, naive)), int(ours.requests.num_preemptions.sum())
-    states = path.with_name(f"{name}_seconds.csv")
     if not states.is_file():
-        return RecordedRun(name, scores, (), None, preemptions)
+        return RecordedRun(name, gpu, scores, (), None, preemptions)
     seconds = read_table(states, SECONDS)
     clock = find_clock(seconds, requests)
     series = compare_series(name, seconds, clock, ours, naive, overlaps=_overlaps(engine))
-    return RecordedRun(name, scores, tuple(series), clock, preemptions)
+    return RecordedRun(name, gpu, scores, tuple(series), clock, preemptions)
 
 
 def _engine(path: Path) -> Mapping[str, Any]:

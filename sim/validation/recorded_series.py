@@ -42,6 +42,8 @@ class Series(NamedTuple):
     Attributes:
         what: running, waiting or KV use.
         span: the range.
+        seconds: (N,) when it was recorded, on the clock of the states.
+        measured, simulated: (N,) both states.
     """
 
     name: str
@@ -49,6 +51,9 @@ class Series(NamedTuple):
     rms: float
     naive_rms: float
     span: float
+    seconds: Floats
+    measured: Floats
+    simulated: Floats
 
 
 def find_clock(seconds: Table, requests: Table) -> Clock:
@@ -94,14 +99,14 @@ def compare_series(
         naive: simulated at datasheet peaks.
         overlaps: the engine had scheduled the next step when it noted the state.
     """
-    at = seconds.numbers("t") - clock.ahead_s
+    at = seconds.numbers("t")
     for what, column in (("running", "running"), ("waiting", "waiting"), ("KV use", "kv_cache_pct")):
         measured = seconds.numbers(column)
         span = float(np.ptp(measured))
         if span > 0:
-            gaps = [noted(record, what, at, overlaps=overlaps) - measured for record in (ours, naive)]
-            rms, naive_rms = (100 * float(np.sqrt(np.mean(gap**2))) / span for gap in gaps)
-            yield Series(name, what, rms, naive_rms, span)
+            both = [noted(record, what, at - clock.ahead_s, overlaps=overlaps) for record in (ours, naive)]
+            rms, naive_rms = (100 * float(np.sqrt(np.mean((state - measured) ** 2))) / span for state in both)
+            yield Series(name, what, rms, naive_rms, span, at, measured, both[0])
 
 
 def noted(record: RunRecord, what: str, seconds: Floats, *, overlaps: bool) -> Floats:
