@@ -107,22 +107,18 @@ def engine(name: str) -> str:
     return found
 
 
-def mixes_prefill(name: str) -> bool:
-    """Whether prefill and decode share steps. SGLang's prefill goes first, in steps of its own.
-
-    `server_args.py`: `enable_mixed_chunk` is off by default, and switched off with speculation.
-    """
-    return "sglang" not in name.lower()
-
-
 def engine_is_stretched(name: str) -> bool:
     """Whether the profile was made for a much later version: SGLang before 0.5."""
     return bool(re.search(r"sglang 0\.[0-4]\.|sglang \(2025-0[1-6]", name.lower()))
 
 
 def prefills_apart(name: str) -> bool:
-    """Whether a step of this engine is either prefill or decode: vLLM V0, whose chunked prefill is off by default."""
-    return engine(name) == "vllm-0.6"
+    """Whether a step of this engine is either prefill or decode.
+
+    vLLM V0: chunked prefill is off by default. SGLang: `enable_mixed_chunk` of `server_args.py` is, and is switched off
+    with speculation.
+    """
+    return engine(name) in ("vllm-0.6", "sglang")
 
 
 def overlaps(name: str) -> bool:

@@ -218,11 +218,7 @@ def _check_stated(row: PublishedRow) -> None:
 def _common(
     row: PublishedRow, drive: Drive, load: float, target: as_published.Target, gpu: str, lengths: Lengths
 ) -> dict[str, Any]:
-    engine: dict[str, object] = {
-        "tensor_parallel_size": int(row.n_gpus or 1),
-        "enable_prefix_caching": False,
-        "enable_mixed_chunk": as_published.mixes_prefill(row.engine),
-    }
+    engine: dict[str, object] = {"tensor_parallel_size": int(row.n_gpus or 1), "enable_prefix_caching": False}
     if drive != "open":
         engine["max_num_seqs"] = max(round(load), 1)
     if as_published.prefills_apart(row.engine):

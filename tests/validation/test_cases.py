@@ -151,7 +151,7 @@ def test_request_rates_of_vllm_are_sent_by_its_own_client(publish):
     assert by_source["c"].lengths[:2] != (213, 202)
     assert by_source["d"].lengths[:2] == (100, 50)
     mixed = {source: case.common["engine"].get("enable_mixed_chunk", True) for source, case in by_source.items()}
-    assert mixed == {"a": True, "b": False, "c": True, "d": True}
+    assert mixed == {"a": True, "b": False, "c": False, "d": True}
     assert by_source["b"].engine == "vllm-0.6"
 
 
