@@ -75,12 +75,16 @@ class Roofline(CostModel):
 
     def bind(self, deployment: Deployment) -> BoundCost:
         """Price passes of this deployment's target and drafter."""
+        captured = deployment.max_cudagraph_capture_size
         if self.graphs == "none":
             deployment = replace(deployment, max_cudagraph_capture_size=0)
         found = choose_profile(deployment.gpu, self.profile)
         routing = Routing(self.expert_popularity_skew, self.expert_adjacent_correlation)
         chosen = packed_attention(found) if self.attention_kernel == "packed" else found
-        bound = bind_roofline(deployment, chosen, self.bound_engine(chosen.profile.steps), routing)
+        engine = self.bound_engine(chosen.profile.steps)
+        if chosen.profile.steps is None:  # calibrated steps hold their launches
+            engine = engine.launching(captured)
+        bound = bind_roofline(deployment, chosen, engine, routing)
         if chosen is found:
             return bound
         caveat = f"{deployment.gpu.name}: packed attention kernels were not measured on it"
@@ -153,6 +157,16 @@ class BoundEngine:
     draft_launch_s: float
     error: EngineError
     profile: EngineProfile
+
+    def launching(self, captured_tokens: int) -> "BoundEngine":
+        """The same, with what it takes to launch passes that CUDA graphs of so many tokens do not cover."""
+        profile = self.profile
+        costs = self.costs._replace(
+            eager_layer_s=profile.eager_layer_ms.value * 1e-3,
+            eager_experts_s=profile.eager_experts_ms.value * 1e-3,
+            captured_tokens=captured_tokens if profile.graphs_hold_prompts else 0,
+        )
+        return replace(self, costs=costs)
 
 
 def step_costs(steps: StepFit) -> EngineCosts:

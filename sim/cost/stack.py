@@ -90,6 +90,9 @@ class EngineCosts(NamedTuple):
         kv_reads: how often attention reads the KV of sequences with several new tokens, in passes that verify drafts.
         time_scale: factor on all kernels.
         step_s: per pass.
+        eager_layer_s, eager_experts_s: launching the kernels of a layer, and of its experts on top.
+        captured_tokens: passes with prompts of more tokens have no CUDA graph and take at least as long as launching
+            all their kernels.
     """
 
     row_s: float = 0.0
@@ -98,6 +101,9 @@ class EngineCosts(NamedTuple):
     kv_reads: float = 1.0
     time_scale: float = 1.0
     step_s: float = 0.0
+    eager_layer_s: float = 0.0
+    eager_experts_s: float = 0.0
+    captured_tokens: int = 0
 
 
 KERNELS_ALONE = EngineCosts()
@@ -111,12 +117,14 @@ class RooflineCost:
         engine: what comes on top of the kernels.
     """
 
-    __slots__ = ("_attention", "_bodies", "_heads", "_kernels_only", "engine", "parts")
+    __slots__ = ("_attention", "_bodies", "_eager_s", "_heads", "_kernels_only", "engine", "parts")
 
     def __init__(self, parts: ModelParts, engine: EngineCosts = KERNELS_ALONE) -> None:
         self.parts, self.engine = parts, engine
         self._kernels_only = engine == KERNELS_ALONE
         self._attention = parts.attention[0].terms if len(parts.attention) == 1 else self._all_attention
+        layers, experts = parts.elementwise.layers, parts.experts.shape.layers
+        self._eager_s = layers * engine.eager_layer_s + experts * engine.eager_experts_s
         self._bodies: dict[int, Body] = {}
         self._heads: dict[int, Head] = {}
 
@@ -137,6 +145,8 @@ class RooflineCost:
                     attention = self._reread(decode, extend)
             attention *= self.engine.time_scale
         seconds = linear + attention + head + collective + fixed
+        if tokens - rows > self.engine.captured_tokens and seconds < self._eager_s:
+            fixed, seconds = fixed + self._eager_s - seconds, self._eager_s
         return PassPrice(seconds, linear, attention, head, collective, fixed, bound)
 
     def _reread(self, decode: AttentionLoad, extend: AttentionLoad) -> float:

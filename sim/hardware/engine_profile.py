@@ -35,6 +35,11 @@ class EngineProfile(Spec):
             verified one (float32 logits, rejection sampling, ragged metadata, detokenising).
         kv_reads: how often attention reads the KV of a sequence with several new tokens; decode reads it once.
         time_scale: kernels of this engine in units of those that the GPU profiles were fitted on.
+        eager_layer_ms: launching the kernels of one layer from the CPU, in passes that no CUDA graph covers; the pass
+            takes at least that for all layers.
+        eager_experts_ms: the same for the experts of a layer, on top.
+        graphs_hold_prompts: CUDA graphs are captured for batches with prompts too, up to `max_cudagraph_capture_size`
+            tokens (vLLM's piecewise graphs); False: every pass with a prompt is launched kernel by kernel.
         checked_batch, checked_context_tokens: up to where speculative steps were compared with measurements; 0: never.
         caveats: what a reader of results has to know about this profile; none when it was checked against servers.
     """
@@ -49,6 +54,9 @@ class EngineProfile(Spec):
     per_row_us: Measured
     kv_reads: Measured
     time_scale: Measured
+    eager_layer_ms: Measured
+    eager_experts_ms: Measured
+    graphs_hold_prompts: bool
     checked_batch: int = Field(ge=0)
     checked_context_tokens: int = Field(ge=0)
     caveats: Seq[str] = ()

@@ -50,6 +50,16 @@ def _engine_limits(context: Context) -> Iterator[Finding]:
         yield Finding(("engine", "max_num_scheduled_tokens"), message)
 
 
+@reads("engine", "sweep")
+def _batch_waiting_is_whole(context: Context) -> Iterator[Finding]:
+    engine, varied = context.scenario.engine, context.scenario.sweep.vary
+    keys = {name: getattr(engine, name) for name in ("batch_wait_timeout_iters", "batch_wait_max_tokens_ratio")}
+    if any(f"engine.{key}" in varied for key in keys) or all(keys.values()) or not any(keys.values()):
+        return
+    stated, missing = sorted(keys, key=lambda key: not keys[key])
+    yield note(("engine", stated), f"no effect: prompts are held back only if {missing} is above 0 too")
+
+
 @reads("router", "sweep")
 def _router_has_a_choice(context: Context) -> Iterator[Finding]:
     scenario = context.scenario
