@@ -163,7 +163,7 @@ class BoundEngine:
         profile = self.profile
         costs = self.costs._replace(
             eager_layer_s=profile.eager_layer_ms.value * 1e-3,
-            eager_experts_s=profile.eager_experts_ms.value * 1e-3,
+            eager_triton_s=profile.eager_triton_ms.value * 1e-3,
             captured_tokens=captured_tokens if profile.graphs_hold_prompts else 0,
         )
         return replace(self, costs=costs)
@@ -187,6 +187,7 @@ def bind_engine(engine: EngineProfile) -> BoundEngine:
             speculative_step_s=engine.speculative_step_ms.value * 1e-3,
             kv_reads=engine.kv_reads.value,
             time_scale=engine.time_scale.value,
+            launch_overlap=engine.launch_overlap.value,
         ),
         host=HostOverhead(
             engine.host_base_ms.value * 1e-3, engine.host_per_request_ms.value * 1e-3, engine.host_is_remainder
@@ -237,7 +238,7 @@ def drafter_costs(target: EngineCosts) -> EngineCosts:
 
     KV is read again in passes that verify drafts only: those of a target whose first layers are the drafter.
     """
-    return EngineCosts(time_scale=target.time_scale, kv_reads=target.kv_reads)
+    return EngineCosts(time_scale=target.time_scale, kv_reads=target.kv_reads, launch_overlap=target.launch_overlap)
 
 
 def _caveats(deployment: Deployment, chosen: ChosenProfile, error: float) -> Iterator[str]:

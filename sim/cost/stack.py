@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from sim.cost.attention import Attention, AttentionFits, bind_attention
-from sim.cost.base import AttentionLoad, ForwardPass, PassPrice
+from sim.cost.base import NO_ATTENTION, AttentionLoad, ForwardPass, PassPrice
 from sim.cost.collectives import NO_COLLECTIVE, Collective, Group
 from sim.cost.formats import Format, resolve_format
 from sim.cost.gemm import GemmRate, bind_gemm, sum_terms
@@ -69,6 +69,15 @@ class ModelParts:
     elementwise: Elementwise
     graphs: CapturedGraphs = NO_GRAPHS
 
+    @property
+    def launches_s(self) -> float:
+        """Fixed times of the kernels of all layers, as one token over one cached token has them."""
+        one = AttentionLoad(1, 1, 2, 2)
+        experts = self.experts.shape.layers * self.experts.fit.launch_us * 1e-6
+        layers = sum(gemm.layers * gemm.launch_s for gemm in self.gemms) + experts
+        attention = sum(part.terms(one, NO_ATTENTION).seconds for part in self.attention)
+        return layers + attention + self.all_reduce.seconds(1) + self.elementwise.seconds(1)
+
 
 class Head(NamedTuple):
     """What depends on the rows through the LM head alone, in seconds; `engine` is what the engine adds for them."""
@@ -90,7 +99,8 @@ class EngineCosts(NamedTuple):
         kv_reads: how often attention reads the KV of sequences with several new tokens, in passes that verify drafts.
         time_scale: factor on all kernels.
         step_s: per pass.
-        eager_layer_s, eager_experts_s: launching the kernels of a layer, and of its experts on top.
+        launch_overlap: share of the kernels' fixed times that is hidden.
+        eager_layer_s, eager_triton_s: launching the kernels of a layer, and of its experts on top if Triton's.
         captured_tokens: passes with prompts of more tokens have no CUDA graph and take at least as long as launching
             all their kernels.
     """
@@ -101,8 +111,9 @@ class EngineCosts(NamedTuple):
     kv_reads: float = 1.0
     time_scale: float = 1.0
     step_s: float = 0.0
+    launch_overlap: float = 0.0
     eager_layer_s: float = 0.0
-    eager_experts_s: float = 0.0
+    eager_triton_s: float = 0.0
     captured_tokens: int = 0
 
 
@@ -117,14 +128,16 @@ class RooflineCost:
         engine: what comes on top of the kernels.
     """
 
-    __slots__ = ("_attention", "_bodies", "_eager_s", "_heads", "_kernels_only", "engine", "parts")
+    __slots__ = ("_attention", "_bodies", "_eager_s", "_heads", "_hidden_s", "_kernels_only", "engine", "parts")
 
     def __init__(self, parts: ModelParts, engine: EngineCosts = KERNELS_ALONE) -> None:
         self.parts, self.engine = parts, engine
         self._kernels_only = engine == KERNELS_ALONE
         self._attention = parts.attention[0].terms if len(parts.attention) == 1 else self._all_attention
-        layers, experts = parts.elementwise.layers, parts.experts.shape.layers
-        self._eager_s = layers * engine.eager_layer_s + experts * engine.eager_experts_s
+        self._eager_s = (
+            parts.elementwise.layers * engine.eager_layer_s + parts.experts.triton_layers * engine.eager_triton_s
+        )
+        self._hidden_s = engine.launch_overlap * engine.time_scale * parts.launches_s
         self._bodies: dict[int, Body] = {}
         self._heads: dict[int, Head] = {}
 
@@ -144,6 +157,7 @@ class RooflineCost:
                 if self.engine.kv_reads != 1.0:
                     attention = self._reread(decode, extend)
             attention *= self.engine.time_scale
+            fixed -= self._hidden_s
         seconds = linear + attention + head + collective + fixed
         if tokens - rows > self.engine.captured_tokens and seconds < self._eager_s:
             fixed, seconds = fixed + self._eager_s - seconds, self._eager_s

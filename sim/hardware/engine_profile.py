@@ -35,9 +35,11 @@ class EngineProfile(Spec):
             verified one (float32 logits, rejection sampling, ragged metadata, detokenising).
         kv_reads: how often attention reads the KV of a sequence with several new tokens; decode reads it once.
         time_scale: kernels of this engine in units of those that the GPU profiles were fitted on.
+        launch_overlap: share of the fixed times of kernels that the engine hides, by starting a kernel before the last
+            one is done (programmatic dependent launch) and by fusing.
         eager_layer_ms: launching the kernels of one layer from the CPU, in passes that no CUDA graph covers; the pass
             takes at least that for all layers.
-        eager_experts_ms: the same for the experts of a layer, on top.
+        eager_triton_ms: the same for the experts of a layer where they are Triton kernels, on top.
         graphs_hold_prompts: CUDA graphs are captured for batches with prompts too, up to `max_cudagraph_capture_size`
             tokens (vLLM's piecewise graphs); False: every pass with a prompt is launched kernel by kernel.
         checked_batch, checked_context_tokens: up to where speculative steps were compared with measurements; 0: never.
@@ -54,8 +56,9 @@ class EngineProfile(Spec):
     per_row_us: Measured
     kv_reads: Measured
     time_scale: Measured
+    launch_overlap: Measured
     eager_layer_ms: Measured
-    eager_experts_ms: Measured
+    eager_triton_ms: Measured
     graphs_hold_prompts: bool
     checked_batch: int = Field(ge=0)
     checked_context_tokens: int = Field(ge=0)
