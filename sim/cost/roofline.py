@@ -17,6 +17,7 @@ from sim.cost.base import (
     HostOverhead,
     PassCost,
 )
+from sim.cost.kernel_choice import marlin_experts, packed_attention
 from sim.cost.moe import UNIFORM, Routing
 from sim.cost.padding import captured_graphs
 from sim.cost.stack import EngineCosts, RooflineCost, Stack
@@ -49,6 +50,9 @@ class Roofline(CostModel):
         attention_kernel: attention with several new tokens. `auto` is the class of the GPU's profile: `fa2` on A100,
             L40S and RTX GPUs, where verification computes query head by query head, else `packed`. `packed` is what
             FlashInfer runs on those GPUs too (vLLM's `--attention-backend FLASHINFER`); it was not measured there.
+        experts_kernel: routed experts of which only the weights are small (MXFP4, or any 4-bit format before Blackwell).
+            `auto` is the kernel of the GPU's profile; `marlin` (vLLM's `VLLM_MXFP4_USE_MARLIN`) computes prompts more
+            slowly where the GPU's newest tensor-core instructions are faster; it was measured on L40S alone.
         graphs: `pad` computes batches at the next captured CUDA-graph size; `none` prices them as they are.
     """
 
@@ -65,6 +69,7 @@ class Roofline(CostModel):
     expert_popularity_skew: float = Field(0.0, ge=0, le=4)
     expert_adjacent_correlation: float = Field(0.0, ge=0, le=1)
     attention_kernel: Literal["auto", "packed"] = "auto"
+    experts_kernel: Literal["auto", "marlin"] = "auto"
     graphs: Literal["none", "pad"] = "none"
 
     def located(self, base_dir: Path) -> Self:
@@ -81,13 +86,15 @@ class Roofline(CostModel):
         found = choose_profile(deployment.gpu, self.profile)
         routing = Routing(self.expert_popularity_skew, self.expert_adjacent_correlation)
         chosen = packed_attention(found) if self.attention_kernel == "packed" else found
+        if self.experts_kernel == "marlin":
+            chosen = marlin_experts(chosen, deployment.gpu)
         engine = self.bound_engine(chosen.profile.steps)
         if chosen.profile.steps is None:  # calibrated steps hold their launches
             engine = engine.launching(captured)
         bound = bind_roofline(deployment, chosen, engine, routing)
         if chosen is found:
             return bound
-        caveat = f"{deployment.gpu.name}: packed attention kernels were not measured on it"
+        caveat = f"{deployment.gpu.name}: kernels other than those of its profile, which were not measured on it"
         error = max(bound.relative_error, SAME_GENERATION)
         return replace(bound, relative_error=error, caveats=(*bound.caveats, caveat))
 
@@ -106,18 +113,6 @@ class Roofline(CostModel):
             costs = bound.costs._replace(row_s=0.0, draft_token_s=self.per_draft_token_us * 1e-6)
             bound = replace(bound, costs=costs, error=replace(bound.error, per_row_s=0.0))
         return bound
-
-
-def packed_attention(chosen: ChosenProfile) -> ChosenProfile:
-    """The same profile with packed kernels for several new tokens, at the launch and compute rates that it has.
-
-    Itself where its kernels are packed already.
-    """
-    own = chosen.sections().extend_attention
-    if own.kernel == "packed":
-        return chosen
-    section = own.model_copy(update={"kernel": "packed"})
-    return replace(chosen, profile=chosen.profile.model_copy(update={"extend_attention": section}))
 
 
 @COST_MODELS.register

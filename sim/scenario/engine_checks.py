@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 
-from sim.cost.roofline import Roofline, packed_attention
+from sim.cost.formats import resolve_format
+from sim.cost.kernel_choice import packed_attention
+from sim.cost.roofline import Roofline
 from sim.errors import ScenarioError
 from sim.hardware.profile import choose_profile
 from sim.routing.least_outstanding import LeastOutstanding
@@ -78,6 +80,21 @@ def _experts_can_be_spread(context: Context) -> Iterator[Finding]:
         yield Finding(where, f"{model.name} is dense: it has no experts to spread; allowed here: false")
     elif engine.tensor_parallel_size == 1:
         yield note(where, "accepted, no effect: with tensor_parallel_size 1 one GPU holds all experts anyway")
+
+
+@reads("cost_model", "hardware", "model")
+def _experts_are_marlin(context: Context) -> Iterator[Finding]:
+    cost, gpu, model = context.scenario.cost_model, context.gpu, context.model
+    if not isinstance(cost, Roofline) or cost.experts_kernel == "auto" or gpu is None or model is None:
+        return
+    where = ("cost_model", "experts_kernel")
+    dtype = model.resolve_weight_dtype(context.scenario.model.weight_dtype)
+    if not model.experts:
+        yield note(where, f"no effect: {model.name} has no experts")
+    elif not resolve_format(dtype, gpu).weight_only:
+        yield note(where, f"no effect: {gpu.name} multiplies {dtype} experts in their own format")
+    elif "marlin" in (choose_profile(gpu).moe("weight_only").kernel or ""):
+        yield note(where, f"no effect: the profile of {gpu.name} has Marlin's kernels anyway")
 
 
 @reads("cost_model", "hardware")

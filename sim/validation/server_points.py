@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from sim.errors import ScenarioError, SimError
 from sim.hardware.catalogue import find_gpu
 from sim.scenario.load import load_mapping
-from sim.validation.harness.recipes import Served, engine_arguments
+from sim.validation.harness.recipes import Served, cost_arguments, engine_arguments
 from sim.validation.harness.waves import run_waves, wave_workload
 from sim.validation.host_fit import Setting
 from sim.validation.scores import Score
@@ -99,6 +99,7 @@ def _scores(server: Server, setting: Setting, measured: list[Measured]) -> Itera
 
 def _scenario(server: Server, setting: Setting) -> Mapping[str, Any]:
     gpu, model = find_gpu(server.gpu), served_model(server.model)
+    served = Served(ENGINES[server.backend], gpu, model)
     return {
         "hardware": gpu.name,
         "model": {
@@ -106,8 +107,8 @@ def _scenario(server: Server, setting: Setting) -> Mapping[str, Any]:
             "weight_dtype": weight_dtype(server, model),
             "kv_cache_dtype": kv_dtype(server, gpu),
         },
-        "engine": engine_arguments(Served(ENGINES[server.backend], gpu, model), setting),
-        "cost_model": {"kind": "roofline", "engine": ENGINES[server.backend]},
+        "engine": engine_arguments(served, setting),
+        "cost_model": cost_arguments(served),
         "arms": {"plain": {}},
         "workload": wave_workload(setting.concurrency, setting.isl, setting.osl),
     }

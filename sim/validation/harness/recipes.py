@@ -33,6 +33,12 @@ def engine_arguments(served: Served, setting: Setting) -> dict[str, Any]:
     return {**common, **(special(served, setting) if special else {})}
 
 
+def cost_arguments(served: Served) -> dict[str, Any]:
+    """`cost_model` of the scenario: `gptoss_fp4_{h100,h200}*.sh` set `VLLM_MXFP4_USE_MARLIN=1`."""
+    marlin = served.backend == "vllm" and served.gpu.arch == "Hopper" and served.model.weight_dtype == "mxfp4"
+    return {"kind": "roofline", "engine": served.backend, **({"experts_kernel": "marlin"} if marlin else {})}
+
+
 def _vllm(served: Served, setting: Setting) -> dict[str, Any]:
     """Scripts `70b_*_{h100,h200}_slurm.sh` leave graphs at their default.
 
