@@ -25,7 +25,7 @@ def packed_attention(chosen: ChosenProfile) -> ChosenProfile:
 
 
 def marlin_experts(chosen: ChosenProfile, gpu: Gpu) -> ChosenProfile:
-    """The same profile with Marlin's arithmetic for experts of which only the weights are small; itself where it has it.
+    """The same profile with Marlin's arithmetic for experts with small weights; itself where it has it.
 
     Marlin computes at the share of the peak that it reaches on an L40S, less where `mma.sync` does not reach the peak;
     it starts at tiles of 8 rows (`fused_marlin_moe.py`). Memory and launches are the profile's.

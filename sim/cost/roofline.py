@@ -50,7 +50,7 @@ class Roofline(CostModel):
         attention_kernel: attention with several new tokens. `auto` is the class of the GPU's profile: `fa2` on A100,
             L40S and RTX GPUs, where verification computes query head by query head, else `packed`. `packed` is what
             FlashInfer runs on those GPUs too (vLLM's `--attention-backend FLASHINFER`); it was not measured there.
-        experts_kernel: routed experts of which only the weights are small (MXFP4, or any 4-bit format before Blackwell).
+        experts_kernel: routed experts with weights of 4 bits and products in BF16 (MXFP4; NVFP4 before Blackwell).
             `auto` is the kernel of the GPU's profile; `marlin` (vLLM's `VLLM_MXFP4_USE_MARLIN`) computes prompts more
             slowly where the GPU's newest tensor-core instructions are faster; it was measured on L40S alone.
         graphs: `pad` computes batches at the next captured CUDA-graph size; `none` prices them as they are.
@@ -85,18 +85,27 @@ class Roofline(CostModel):
             deployment = replace(deployment, max_cudagraph_capture_size=0)
         found = choose_profile(deployment.gpu, self.profile)
         routing = Routing(self.expert_popularity_skew, self.expert_adjacent_correlation)
-        chosen = packed_attention(found) if self.attention_kernel == "packed" else found
-        if self.experts_kernel == "marlin":
-            chosen = marlin_experts(chosen, deployment.gpu)
+        chosen, others = self._other_kernels(found, deployment)
         engine = self.bound_engine(chosen.profile.steps)
         if chosen.profile.steps is None:  # calibrated steps hold their launches
             engine = engine.launching(captured)
         bound = bind_roofline(deployment, chosen, engine, routing)
-        if chosen is found:
+        if not others:
             return bound
-        caveat = f"{deployment.gpu.name}: kernels other than those of its profile, which were not measured on it"
+        caveats = [f"{deployment.gpu.name}: {kernels} were not measured on it" for kernels in others]
         error = max(bound.relative_error, SAME_GENERATION)
-        return replace(bound, relative_error=error, caveats=(*bound.caveats, caveat))
+        return replace(bound, relative_error=error, caveats=(*bound.caveats, *caveats))
+
+    def _other_kernels(self, found: ChosenProfile, deployment: Deployment) -> tuple[ChosenProfile, list[str]]:
+        """The profile with the kernels that are asked for, and what to call those that are not its own."""
+        chosen, others = found, []
+        if self.attention_kernel == "packed" and (packed := packed_attention(chosen)) is not chosen:
+            chosen, others = packed, ["packed attention kernels"]
+        if self.experts_kernel == "marlin" and deployment.target.experts:
+            marlin = marlin_experts(chosen, deployment.gpu)
+            others += [] if marlin is chosen else ["Marlin experts"]
+            chosen = marlin
+        return chosen, others
 
     def bound_engine(self, steps: StepFit | None = None) -> "BoundEngine":
         """The engine's costs, with what was calibrated or is stated here in their place."""

@@ -55,6 +55,15 @@ class Body(NamedTuple):
     compute_s: float
 
 
+class Launches(NamedTuple):
+    """Fixed times of the kernels of all layers by op group, in seconds."""
+
+    linear: float
+    attention: float
+    collective: float
+    elementwise: float
+
+
 @dataclass(frozen=True, slots=True)
 class ModelParts:
     """The op groups of one model, bound to its GPUs."""
@@ -69,14 +78,16 @@ class ModelParts:
     elementwise: Elementwise
     graphs: CapturedGraphs = NO_GRAPHS
 
-    @property
-    def launches_s(self) -> float:
-        """Fixed times of the kernels of all layers, as one token over one cached token has them."""
-        one = AttentionLoad(1, 1, 2, 2)
-        experts = self.experts.shape.layers * self.experts.fit.launch_us * 1e-6
-        layers = sum(gemm.layers * gemm.launch_s for gemm in self.gemms) + experts
-        attention = sum(part.terms(one, NO_ATTENTION).seconds for part in self.attention)
-        return layers + attention + self.all_reduce.seconds(1) + self.elementwise.seconds(1)
+    def launches(self, share: float) -> Launches:
+        """A share of the fixed times of the kernels, which a pass of one token over one cached token shows."""
+        one, experts = AttentionLoad(1, 1, 2, 2), self.experts
+        gemms = sum(gemm.layers * gemm.launch_s for gemm in self.gemms)
+        return Launches(
+            linear=share * (gemms + experts.shape.layers * experts.fit.launch_us * 1e-6),
+            attention=share * sum(part.terms(one, NO_ATTENTION).seconds for part in self.attention),
+            collective=share * self.all_reduce.seconds(1),
+            elementwise=share * self.elementwise.seconds(1),
+        )
 
 
 class Head(NamedTuple):
@@ -128,7 +139,7 @@ class RooflineCost:
         engine: what comes on top of the kernels.
     """
 
-    __slots__ = ("_attention", "_bodies", "_eager_s", "_heads", "_hidden_s", "_kernels_only", "engine", "parts")
+    __slots__ = ("_attention", "_bodies", "_eager_s", "_heads", "_hidden", "_kernels_only", "engine", "parts")
 
     def __init__(self, parts: ModelParts, engine: EngineCosts = KERNELS_ALONE) -> None:
         self.parts, self.engine = parts, engine
@@ -137,7 +148,7 @@ class RooflineCost:
         self._eager_s = (
             parts.elementwise.layers * engine.eager_layer_s + parts.experts.triton_layers * engine.eager_triton_s
         )
-        self._hidden_s = engine.launch_overlap * engine.time_scale * parts.launches_s
+        self._hidden = parts.launches(engine.launch_overlap)
         self._bodies: dict[int, Body] = {}
         self._heads: dict[int, Head] = {}
 
@@ -156,10 +167,10 @@ class RooflineCost:
                 fixed += self.engine.speculative_step_s + drafts * self.engine.draft_token_s
                 if self.engine.kv_reads != 1.0:
                     attention = self._reread(decode, extend)
+            attention -= min(self._hidden.attention, self.engine.launch_overlap * attention)
             attention *= self.engine.time_scale
-            fixed -= self._hidden_s
         seconds = linear + attention + head + collective + fixed
-        if tokens - rows > self.engine.captured_tokens and seconds < self._eager_s:
+        if tokens > self.engine.captured_tokens and tokens > rows and seconds < self._eager_s:
             fixed, seconds = fixed + self._eager_s - seconds, self._eager_s
         return PassPrice(seconds, linear, attention, head, collective, fixed, bound)
 
@@ -168,13 +179,13 @@ class RooflineCost:
         return self._attention(decode, extend._replace(kv_tokens_read=reads)).seconds
 
     def _body(self, tokens: int) -> Body:
-        parts, scale = self.parts, self.engine.time_scale
+        parts, scale, hidden = self.parts, self.engine.time_scale, self._hidden
         rows = parts.graphs.padded(tokens)
         linear, experts = sum_terms(parts.gemms, rows), parts.experts.terms(rows)
         self._bodies[tokens] = body = Body(
-            linear=scale * (linear.seconds + experts.seconds),
-            collective=scale * parts.all_reduce.seconds(rows),
-            elementwise=scale * parts.elementwise.seconds(rows) + self.engine.step_s,
+            linear=scale * (linear.seconds + experts.seconds - hidden.linear),
+            collective=scale * (parts.all_reduce.seconds(rows) - hidden.collective),
+            elementwise=scale * (parts.elementwise.seconds(rows) - hidden.elementwise) + self.engine.step_s,
             memory_s=linear.memory_s + experts.memory_s,
             compute_s=linear.compute_s + experts.compute_s,
         )

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from sim.acceptance.base import ACCEPTANCE
-from sim.cost.passes import plain_pass, prefill_pass, verify_pass
 from sim.cost.kernel_choice import packed_attention
+from sim.cost.passes import plain_pass, prefill_pass, verify_pass
 from sim.cost.stack import RooflineCost, Stack
 from sim.hardware.catalogue import find_gpu
 from sim.hardware.profile import choose_profile
