@@ -42,6 +42,8 @@ class EngineProfile(Spec):
         eager_triton_ms: the same for the experts of a layer where they are Triton kernels, on top.
         graphs_hold_prompts: CUDA graphs are captured for batches with prompts too, up to `max_cudagraph_capture_size`
             tokens (vLLM's piecewise graphs); False: every pass with a prompt is launched kernel by kernel.
+        replicates_lm_head: under tensor parallelism every GPU computes all logits from the whole LM head, and nothing
+            is gathered; False: each GPU has its share of the vocabulary. Memory counts a share either way.
         checked_batch, checked_context_tokens: up to where speculative steps were compared with measurements; 0: never.
         caveats: what a reader of results has to know about this profile; none when it was checked against servers.
     """
@@ -60,6 +62,7 @@ class EngineProfile(Spec):
     eager_layer_ms: Measured
     eager_triton_ms: Measured
     graphs_hold_prompts: bool
+    replicates_lm_head: bool = False
     checked_batch: int = Field(ge=0)
     checked_context_tokens: int = Field(ge=0)
     caveats: Seq[str] = ()

@@ -35,6 +35,7 @@ _ENGINES = (
     (r"tensorrt|trtllm", "trtllm"),
     (r"llama\.?cpp", "llamacpp"),
     (r"hugging ?face|transformers|\bhf\b|prototype|pytorch eager", "hf"),
+    (r"authors'? backend.*gpt-fast", "magicdec"),
     (r"gpt-fast|cuda graphs", "none"),
 )
 #: Stated drafter -> method, the first pattern that fits.

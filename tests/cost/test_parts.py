@@ -127,3 +127,13 @@ def test_marlin_experts_compute_prompts_more_slowly_and_decode_alike(deploy):
     assert Roofline(experts_kernel="marlin").bind(dense).caveats == Roofline().bind(dense).caveats
     there = choose_profile(find_gpu("l40s"))
     assert marlin_experts(there, find_gpu("l40s")) is there
+
+
+def test_an_engine_that_replicates_the_lm_head_computes_all_logits_on_every_gpu(deploy):
+    """The head of one GPU in a group of eight, and nothing to gather; on one GPU the same as anybody."""
+    alone, group = (Roofline(engine="magicdec").bind(deploy("llama-3.1-8b", "a100-sxm-80gb", tp=tp)) for tp in (1, 8))
+    forward = verify_pass(128, 4000, 2)
+    assert group.target.price(forward).lm_head == alone.target.price(forward).lm_head
+    shared = Roofline(engine="none").bind(deploy("llama-3.1-8b", "a100-sxm-80gb", tp=8)).target.price(forward)
+    assert group.target.price(forward).lm_head > 4 * shared.lm_head
+    assert group.target.price(forward).collective < shared.collective
