@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from sim.acceptance.base import ACCEPTANCE
-from sim.cost.kernel_choice import packed_attention
 from sim.cost.passes import plain_pass, prefill_pass, verify_pass
 from sim.cost.stack import RooflineCost
 from sim.rng import Streams
