@@ -84,6 +84,13 @@ class Roofline(CostModel):
 
     def bind(self, deployment: Deployment) -> BoundCost:
         """Price passes of this deployment's target and drafter."""
+        return self._bind(deployment, launches=True)
+
+    def bind_kernels(self, deployment: Deployment) -> BoundCost:
+        """The same without the least time of launching prompts: for scaling to measured steps, which hold none."""
+        return self._bind(deployment, launches=False)
+
+    def _bind(self, deployment: Deployment, *, launches: bool) -> BoundCost:
         captured = deployment.max_cudagraph_capture_size
         if self.graphs == "none":
             deployment = replace(deployment, max_cudagraph_capture_size=0)
@@ -91,7 +98,7 @@ class Roofline(CostModel):
         routing = Routing(self.expert_popularity_skew, self.expert_adjacent_correlation)
         chosen, others = self._other_kernels(found, deployment)
         engine, waves = self.bound_engine(chosen.profile.steps), self.attention_waves == "count"
-        if chosen.profile.steps is None:  # calibrated steps hold their launches
+        if launches and chosen.profile.steps is None:  # calibrated steps hold their launches
             engine = engine.launching(captured)
         bound = bind_roofline(deployment, chosen, engine, routing, counts_waves=waves)
         if not others:
