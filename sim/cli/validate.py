@@ -1,28 +1,33 @@
 """`specsim validate`: error tables of the model against measurements."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 from sim.cli.overlay import Lengths, overlay_options, run_overlay
+from sim.report.validation.acceptance import acceptance_pictures
+from sim.report.validation.canvas import Picture, can_draw, write_pictures
+from sim.report.validation.overview import overview_pictures
+from sim.report.validation.physics import physics_pictures
+from sim.report.validation.server import server_pictures
+from sim.report.validation.speedup import speedup_pictures
 from sim.validation.acceptance import score_folder
 from sim.validation.acceptance_report import render as render_acceptance
-from sim.validation.acceptance_report import targets
 from sim.validation.engine_fit import engine_lines
-from sim.validation.gates import gates
 from sim.validation.markdown import render
-from sim.validation.overview import SuiteSummary, of_acceptance, of_physics, render_overview
+from sim.validation.overview import SuiteSummary, of_acceptance, of_physics, of_server, of_speedup, render_overview
 from sim.validation.physics import compare_folder, timings_folder
 from sim.validation.published import read_published
 from sim.validation.scores import Gate
-from sim.validation.server_suite import render_server, run_server, server_groups, server_suite_gates
+from sim.validation.server_suite import render_server, run_server
 from sim.validation.servers import server_tables
 from sim.validation.speedup import run_speedups
-from sim.validation.speedup_gates import speedup_gates
-from sim.validation.speedup_report import render_speedup, speedup_groups
+from sim.validation.speedup_report import render_speedup
 from sim.validation.steps import compare_steps
+from sim.validation.suite_page import Pictures
 from sim.validation.time_shares import score_shares
 from sim.validation.transfer import transfers
 
@@ -72,8 +77,7 @@ def physics(data: Path, out: Path | None) -> None:
 
     Prints the report, or with --out the targets only. Takes about two minutes on the public tables.
     """
-    text, suite = _physics(data)
-    _report(text, suite, out)
+    _alone(_physics(data), out)
 
 
 @validate.command()
@@ -87,8 +91,7 @@ def acceptance(data: Path, out: Path | None) -> None:
 
     Prints the report, or with --out the targets only. Takes about a minute per recording.
     """
-    text, suite = _acceptance(data)
-    _report(text, suite, out)
+    _alone(_acceptance(data), out)
 
 
 @validate.command()
@@ -102,8 +105,7 @@ def server(data: Path, out: Path | None) -> None:
 
     Prints the report, or with --out the targets only. Takes about two minutes on the public data.
     """
-    text, suite = _server(data)
-    _report(text, suite, out)
+    _alone(_server(data), out)
 
 
 @validate.command()
@@ -114,8 +116,7 @@ def speedup(data: Path, out: Path | None) -> None:
 
     Prints the report, or with --out the targets only. Takes about a minute on the public rows.
     """
-    text, suite = _speedup(data)
-    _report(text, suite, out)
+    _alone(_speedup(data), out)
 
 
 @validate.command(name="all")
@@ -140,41 +141,52 @@ def everything(data: Path, out: Path) -> None:
         raise click.BadParameter(f"{data} has none of gpu_timings, acceptance, recorded_vllm, published")
     suites = []
     for name in (name for name, there in found.items() if there):
-        text, suite = _SUITES[name](data)
-        _report(text, suite, out / f"{name}.md")
-        suites.append(suite)
-    (out / "README.md").write_text(render_overview(suites), encoding="utf-8")
+        suite = _SUITES[name](data)
+        _report(suite, out / f"{name}.md")
+        suites.append(suite.summary)
+    _write(out / "README.md", partial(render_overview, suites), lambda: overview_pictures(suites))
+    _say_without_pictures()
 
 
-def _physics(data: Path) -> tuple[str, SuiteSummary]:
+class _Suite(NamedTuple):
+    """A suite that was run: its summary, its page with pictures or without, and what draws them."""
+
+    summary: SuiteSummary
+    render: Callable[[Pictures], str]
+    draw: Callable[[], Iterator[Picture]]
+
+
+def _physics(data: Path) -> _Suite:
     folder = timings_folder(data)
     report, steps, servers = compare_folder(folder), compare_steps(folder), server_tables(folder)
     published = folder.parent / "published" / "published_visible.csv"
     engines = "\n".join(engine_lines(published)) if published.is_file() else ""
-    text = render(report, steps, servers, engines, transfers(report, folder))
-    return text, of_physics(gates(report, steps, servers))
-
-
-def _acceptance(data: Path) -> tuple[str, SuiteSummary]:
-    sets = score_folder(data)
-    return render_acceptance(sets), of_acceptance(targets(sets))
-
-
-def _server(data: Path) -> tuple[str, SuiteSummary]:
-    suite = run_server(data)
-    found = SuiteSummary("server", tuple(server_suite_gates(suite)), tuple(server_groups(suite)), len(suite.not_run))
-    return render_server(suite), found
-
-
-def _speedup(data: Path) -> tuple[str, SuiteSummary]:
-    suite, shares = run_speedups(data), score_shares(read_published(data), data)
-    found = SuiteSummary(
-        "speedup", tuple(speedup_gates(suite, shares)), tuple(speedup_groups(suite, shares)), len(suite.not_run)
+    unknown = transfers(report, folder)
+    return _Suite(
+        of_physics(report, steps, servers),
+        lambda pictures: render(report, steps, servers, engines, unknown, pictures),
+        lambda: physics_pictures(report, steps, unknown),
     )
-    return render_speedup(suite, shares), found
 
 
-_SUITES: dict[str, Callable[[Path], tuple[str, SuiteSummary]]] = {
+def _acceptance(data: Path) -> _Suite:
+    sets = score_folder(data)
+    return _Suite(of_acceptance(sets), partial(render_acceptance, sets), lambda: acceptance_pictures(sets))
+
+
+def _server(data: Path) -> _Suite:
+    suite = run_server(data)
+    return _Suite(of_server(suite), partial(render_server, suite), lambda: server_pictures(suite))
+
+
+def _speedup(data: Path) -> _Suite:
+    suite, shares = run_speedups(data), score_shares(read_published(data), data)
+    return _Suite(
+        of_speedup(suite, shares), partial(render_speedup, suite, shares), lambda: speedup_pictures(suite, shares)
+    )
+
+
+_SUITES: dict[str, Callable[[Path], _Suite]] = {
     "physics": _physics,
     "acceptance": _acceptance,
     "server": _server,
@@ -182,15 +194,33 @@ _SUITES: dict[str, Callable[[Path], tuple[str, SuiteSummary]]] = {
 }
 
 
-def _report(text: str, suite: SuiteSummary, out: Path | None) -> None:
-    """Print the report, or write it and print the targets."""
+def _alone(suite: _Suite, out: Path | None) -> None:
+    """The report of one suite."""
+    _report(suite, out)
+    if out is not None:
+        _say_without_pictures()
+
+
+def _report(suite: _Suite, out: Path | None) -> None:
+    """Print the report, or write it with its pictures and print the targets."""
     if out is None:
-        click.echo(text, nl=False)
+        click.echo(suite.render({}), nl=False)
         return
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(text, encoding="utf-8")
-    for gate in suite.gates:
+    _write(out, suite.render, suite.draw)
+    for gate in suite.summary.gates:
         click.echo(_line(gate))
+
+
+def _write(page: Path, render_page: Callable[[Pictures], str], draw: Callable[[], Iterator[Picture]]) -> None:
+    """A page, and its pictures in a folder beside it; without them where matplotlib is missing."""
+    page.parent.mkdir(parents=True, exist_ok=True)
+    pictures = write_pictures(draw(), page.parent) if can_draw() else {}
+    page.write_text(render_page(pictures), encoding="utf-8")
+
+
+def _say_without_pictures() -> None:
+    if not can_draw():
+        click.echo("Pages have no pictures: pip install 'specsim[plots]'", err=True)
 
 
 def _line(gate: Gate) -> str:

@@ -116,6 +116,7 @@ def test_the_first_and_last_wave_count_once_each():
     assert (other["arrivals"]["max_concurrency"], other["num_requests"]) == (3, 3 * WAVES)
 
 
+@pytest.mark.usefixtures("without_matplotlib")
 def test_gates_page_and_command(tmp_path):
     folder = dump(record(tmp_path), DENSE)
     suite = run_server(folder)
