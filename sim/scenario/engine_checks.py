@@ -6,6 +6,7 @@ from sim.cost.formats import resolve_format
 from sim.cost.kernel_choice import packed_attention
 from sim.cost.roofline import Roofline
 from sim.errors import ScenarioError
+from sim.hardware.engine_profile import find_engine
 from sim.hardware.profile import choose_profile
 from sim.routing.least_outstanding import LeastOutstanding
 from sim.scenario.defaults import KV_CACHE_DTYPES
@@ -80,6 +81,22 @@ def _experts_can_be_spread(context: Context) -> Iterator[Finding]:
         yield Finding(where, f"{model.name} is dense: it has no experts to spread; allowed here: false")
     elif engine.tensor_parallel_size == 1:
         yield note(where, "accepted, no effect: with tensor_parallel_size 1 one GPU holds all experts anyway")
+
+
+@reads("engine", "cost_model", "sweep")
+def _captured_size_counts(context: Context) -> Iterator[Finding]:
+    """Where launches of prompts are priced by it, or batches are padded."""
+    cost, stated = context.scenario.cost_model, context.scenario.engine.max_cudagraph_capture_size
+    if stated is None or "engine.max_cudagraph_capture_size" in context.scenario.sweep.vary:
+        return
+    where = ("engine", "max_cudagraph_capture_size")
+    if not isinstance(cost, Roofline):
+        yield note(where, f"accepted, no effect: cost_model {cost.kind} prices passes without CUDA graphs")
+        return
+    name = cost.engine or "vllm"
+    engine = find_engine(name)
+    if cost.graphs == "none" and not (engine.graphs_hold_prompts and engine.eager_layer_ms.value):
+        yield note(where, f"accepted, no effect: launches of prompts outside of graphs are not known of engine {name}")
 
 
 @reads("cost_model", "hardware", "model")
