@@ -49,6 +49,7 @@ def step_costs(steps: StepFit) -> EngineCosts:
 
 def bind_engine(engine: EngineProfile) -> BoundEngine:
     """The values of a profile in seconds."""
+    drafts = engine.per_draft_token_us
     return BoundEngine(
         costs=EngineCosts(
             row_s=engine.per_row_us.value * 1e-6,
@@ -56,6 +57,8 @@ def bind_engine(engine: EngineProfile) -> BoundEngine:
             kv_reads=engine.kv_reads.value,
             time_scale=engine.time_scale.value,
             launch_overlap=engine.launch_overlap.value,
+            draft_token_s=0.0 if drafts is None else drafts.value * 1e-6,
+            expands_drafts=engine.expands_drafts,
         ),
         host=HostOverhead(
             engine.host_base_ms.value * 1e-3, engine.host_per_request_ms.value * 1e-3, engine.host_is_remainder
@@ -64,6 +67,7 @@ def bind_engine(engine: EngineProfile) -> BoundEngine:
         error=EngineError(
             step_s=engine.speculative_step_ms.error * 1e-3,
             per_row_s=engine.per_row_us.error * 1e-6,
+            per_draft_token_s=0.0 if drafts is None else drafts.error * 1e-6,
             draft_pass_s=engine.draft_pass_ms.error * 1e-3,
             kv_reads=engine.kv_reads.error,
         ),

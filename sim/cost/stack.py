@@ -115,6 +115,7 @@ class EngineCosts(NamedTuple):
         eager_layer_s, eager_triton_s: launching the kernels of a layer, and of its experts on top if Triton's.
         captured_tokens: passes with prompts of more tokens have no CUDA graph and take at least as long as launching
             all their kernels.
+        expands_drafts: drafts are verified as sequences with one new token each.
     """
 
     row_s: float = 0.0
@@ -127,9 +128,16 @@ class EngineCosts(NamedTuple):
     eager_layer_s: float = 0.0
     eager_triton_s: float = 0.0
     captured_tokens: int = 0
+    expands_drafts: bool = False
 
 
 KERNELS_ALONE = EngineCosts()
+
+
+def _expanded(decode: AttentionLoad, extend: AttentionLoad) -> AttentionLoad:
+    """Every new token as a sequence: it reads as many tokens as it forms query-key pairs."""
+    seqs, tokens, kv, pairs = decode
+    return AttentionLoad(seqs + extend.num_tokens, tokens + extend.num_tokens, kv + extend.pairs, pairs + extend.pairs)
 
 
 class RooflineCost:
@@ -146,9 +154,8 @@ class RooflineCost:
         self.parts, self.engine = parts, engine
         self._kernels_only = engine == KERNELS_ALONE
         self._attention = parts.attention[0].terms if len(parts.attention) == 1 else self._all_attention
-        self._eager_s = (
-            parts.elementwise.layers * engine.eager_layer_s + parts.experts.triton_layers * engine.eager_triton_s
-        )
+        layers, triton = parts.elementwise.layers, parts.experts.triton_layers
+        self._eager_s = layers * engine.eager_layer_s + triton * engine.eager_triton_s
         self._hidden = parts.launches(engine.launch_overlap)
         self._bodies: dict[int, Body] = {}
         self._heads: dict[int, Head] = {}
@@ -166,8 +173,7 @@ class RooflineCost:
         if not self._kernels_only:
             if drafts:
                 fixed += self.engine.speculative_step_s + drafts * self.engine.draft_token_s
-                if self.engine.kv_reads != 1.0:
-                    attention = self._reread(decode, extend)
+                attention = self._verification(decode, extend, drafts, attention)
             attention -= min(self._hidden.attention, self.engine.launch_overlap * attention)
             attention *= self.engine.time_scale
         seconds = linear + attention + head + collective + fixed
@@ -175,7 +181,12 @@ class RooflineCost:
             fixed, seconds = fixed + self._eager_s - seconds, self._eager_s
         return PassPrice(seconds, linear, attention, head, collective, fixed, bound)
 
-    def _reread(self, decode: AttentionLoad, extend: AttentionLoad) -> float:
+    def _verification(self, decode: AttentionLoad, extend: AttentionLoad, drafts: int, seconds: float) -> float:
+        """Attention of a pass that verifies drafts, as this engine runs it; `seconds` as the kernels alone would."""
+        if self.engine.expands_drafts and extend.num_tokens - extend.num_seqs == drafts:
+            return self._attention(_expanded(decode, extend), NO_ATTENTION).seconds
+        if self.engine.kv_reads == 1.0:
+            return seconds
         reads = round(extend.kv_tokens_read * self.engine.kv_reads)
         return self._attention(decode, extend._replace(kv_tokens_read=reads)).seconds
 

@@ -171,7 +171,7 @@ class CaseBuilder:
         target, gpu, engine = as_published.target(row.target_model), as_published.gpu(row.gpu), row.engine
         profile = as_published.engine(engine)
         config = self._config(row, drive, target.model)
-        lengths = self._lengths.of(row)
+        lengths = self._lengths.of(row, sent_by_vllm=drive == "open" and "vllm" in engine.lower())
         assumed = f"lengths: {lengths.assumed}" if lengths.assumed and drive != "steps" else ""
         stretched = (
             f"engine profile {profile} is of a later version" if as_published.engine_is_stretched(engine) else ""
@@ -221,6 +221,8 @@ def _common(
     engine: dict[str, object] = {"tensor_parallel_size": int(row.n_gpus or 1), "enable_prefix_caching": False}
     if drive != "open":
         engine["max_num_seqs"] = max(round(load), 1)
+    if as_published.prefills_apart(row.engine):
+        engine["enable_mixed_chunk"] = False
     return {
         "hardware": gpu,
         "model": {"target": target.model, "weight_dtype": target.weight_dtype},
