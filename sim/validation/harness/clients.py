@@ -33,8 +33,8 @@ class ClientPath(NamedTuple):
         return round(1e9 * (self.request_s + self.prompt_token_s * prompt_tokens))
 
 
-#: `benchmark_serving.py` and an OpenAI server on one machine. The latency is fitted to every second setting of six
-#: whole servers, and the same for all; the others are of the order of a fast tokeniser (5 us a token of random text).
+#: `benchmark_serving.py` and an OpenAI server on one machine. The latency is fitted to every second setting of five
+#: servers of Llama-70B, and the same for all; the others are assumed (a fast tokeniser takes some 5 us a token).
 LOCAL = ClientPath(latency_s=0.012, request_s=0.002, prompt_token_s=5e-6)
 #: Nothing lies between.
 NO_PATH = ClientPath(0.0, 0.0, 0.0)
