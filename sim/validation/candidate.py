@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from sim.cost.roofline import BoundEngine, Roofline, bind_engine
+from sim.cost.bound_engine import BoundEngine, bind_engine
+from sim.cost.roofline import Roofline
 from sim.errors import InvariantError
 from sim.hardware.engine_profile import EngineProfile
 from sim.hardware.profile import StepFit
