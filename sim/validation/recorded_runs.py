@@ -19,6 +19,7 @@ from sim.errors import ScenarioError, SimError
 from sim.metrics.record import RunRecord, Status
 from sim.scenario.build import simulate
 from sim.scenario.load import load_mapping
+from sim.text_file import read_text, refuse
 from sim.validation import as_published
 from sim.validation.scores import Score
 from sim.validation.shipped import peer_error
@@ -59,29 +60,54 @@ class RecordedRun(NamedTuple):
 
 
 def recorded_runs(folder: Path) -> tuple[list[RecordedRun], list[tuple[str, str]]]:
-    """Replay every run in `folder`/recorded_vllm or `folder`; also those that cannot be, with the reason."""
+    """Replay every run in `folder`/recorded_vllm or `folder`; also those that cannot be, with the reason.
+
+    Raises:
+        SimError: the files of a run are malformed; file, line and column.
+    """
     there = folder / "recorded_vllm"
     found, not_run = [], []
     for path in sorted((there if there.is_dir() else folder).glob("*_requests.csv")):
-        name = path.name.removesuffix("_requests.csv")
+        recording = read_recorded(path)
         try:
-            found.append(_run(path, name))
+            found.append(_run(recording))
         except SimError as error:
-            not_run.append((name, str(error).splitlines()[0]))
+            not_run.append((recording.name, str(error).splitlines()[0]))
     return found, not_run
 
 
-def _run(path: Path, name: str) -> RecordedRun:
+class Recorded(NamedTuple):
+    """The files of one run; `seconds` is None where the series was not recorded."""
+
+    name: str
+    requests: Table
+    engine: Mapping[str, Any]
+    seconds: Table | None
+
+
+def read_recorded(path: Path) -> Recorded:
+    """The run whose requests are at `path`.
+
+    Raises:
+        SimError: a file is missing or malformed; file, line and column.
+    """
+    name = path.name.removesuffix("_requests.csv")
+    requests = read_table(path, _REQUESTS, _REQUESTS)
+    engine = _engine(path.with_name(f"{name}_engine.json"))
+    seconds = path.with_name(f"{name}_seconds.csv")
+    series = read_table(seconds, _SECONDS[:3], _SECONDS[:3], _SECONDS[3:]) if seconds.is_file() else None
+    return Recorded(name, requests, engine, series)
+
+
+def _run(recorded: Recorded) -> RecordedRun:
     """One run.
 
     Raises:
-        SimError: its files are malformed, or name a GPU or model that is unknown.
+        SimError: GPU or model unknown, or limits that cannot be simulated.
     """
-    requests = read_table(path, _REQUESTS)
-    engine = _engine(path.with_name(f"{name}_engine.json"))
+    name, requests, engine, seconds = recorded
     ours, naive = (_replay(requests, engine, naive=x) for x in (False, True))
-    seconds = path.with_name(f"{name}_seconds.csv")
-    series = _series(name, read_table(seconds, _SECONDS), ours, naive) if seconds.is_file() else ()
+    series = () if seconds is None else _series(name, seconds, ours, naive)
     return RecordedRun(
         name, tuple(_latencies(name, requests, ours, naive)), tuple(series), int(ours.requests.num_preemptions.sum())
     )
@@ -89,11 +115,13 @@ def _run(path: Path, name: str) -> RecordedRun:
 
 def _engine(path: Path) -> Mapping[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ScenarioError(f"{path.name}: {error}") from None
+        found = json.loads(read_text(path)[0])
+    except json.JSONDecodeError as error:
+        raise refuse(path, f"not JSON, column {error.colno}: {error.msg}", error.lineno) from None
     if not isinstance(found, dict) or not {"gpu", "model", "max_num_seqs"} <= found.keys():
-        raise ScenarioError(f"{path.name}: expected gpu, model and max_num_seqs")
+        raise refuse(path, "expected an object with gpu, model and max_num_seqs")
+    if not isinstance(found.get("kv_cache") or {}, dict):
+        raise refuse(path, "kv_cache: expected an object")
     return found
 
 
@@ -113,7 +141,7 @@ def _replay(requests: Table, engine: Mapping[str, Any], *, naive: bool) -> RunRe
 
 
 def _scenario(engine: Mapping[str, Any], trace: Path, *, naive: bool) -> dict[str, Any]:
-    cache = engine.get("kv_cache") or {}
+    cache, target = engine.get("kv_cache") or {}, as_published.target(str(engine["model"]))
     profile = as_published.engine(f"vllm {engine.get('vllm_version', '')}")
     limits = {name: engine[name] for name in _LIMITS if engine.get(name) is not None}
     cached = (
@@ -121,7 +149,7 @@ def _scenario(engine: Mapping[str, Any], trace: Path, *, naive: bool) -> dict[st
     )
     return {
         "hardware": as_published.gpu(str(engine["gpu"])),
-        "model": as_published.target(str(engine["model"])).model,
+        "model": {"target": target.model, "weight_dtype": target.weight_dtype},
         "engine": {**limits, **cached, "num_gpu_blocks_override": cache.get("num_gpu_blocks")},
         "cost_model": {"kind": "naive"} if naive else {"kind": "roofline", "engine": profile},
         "arms": {"plain": {}},
@@ -134,7 +162,7 @@ def _latencies(name: str, requests: Table, ours: RunRecord, naive: RunRecord) ->
     arrival, first, last = (requests.numbers(column) for column in ("queued_s", "first_token_s", "last_token_s"))
     measured = _milliseconds(arrival, first, last, requests.numbers("output_tokens"))
     simulated, peaks = (_of_record(record) for record in (ours, naive))
-    for what, values in measured.items():
+    for what, values in ((what, values) for what, values in measured.items() if values.size):
         for statistic, of in _STATISTICS.items():
             peer = peer_error(f"{name} {statistic} {what}")
             found = of(values)
@@ -165,8 +193,8 @@ def _series(name: str, seconds: Table, ours: RunRecord, naive: RunRecord) -> Ite
     """States at each recorded second; one that never moves was not recorded."""
     at = seconds.numbers("t")
     for what, column in (("running", "running"), ("waiting", "waiting"), ("KV use", "kv_cache_pct")):
-        measured = seconds.numbers(column)
-        span = float(np.ptp(measured))
+        measured = seconds.optional_numbers(column)
+        span = float(np.ptp(measured))  # NaN where a second is missing
         if span > 0:
             gaps = [_state_at(record, what, at) - measured for record in (ours, naive)]
             rms, naive_rms = (100 * float(np.sqrt(np.mean(gap**2))) / span for gap in gaps)

@@ -105,10 +105,10 @@ def read_settings(path: Path) -> dict[Server, dict[Setting, list[Measured]]]:
     """Measured times by server and setting; settings that are not tensor parallel get tp 0.
 
     Raises:
-        CalibrationError: the file is malformed; names columns and rows.
+        CalibrationError, ScenarioError: the file is malformed; names columns and rows.
     """
-    table = read_table(path, _COLUMNS)
-    first = table.numbers("ttft_ms").tolist() if "ttft_ms" in table.columns else [math.nan] * len(table)
+    table = read_table(path, _COLUMNS, _COLUMNS[4:9], (*_COLUMNS[9:], "ttft_ms"))
+    first = table.optional_numbers("ttft_ms").tolist()
     spread = [_spread(*key) for key in table.keys(("tp", "moe_ep", "attention_dp"))]
     servers = [Server(m, g.replace("_", "-"), b, p) for m, g, b, p in table.keys(_COLUMNS[:4])]
     numbers = [table.numbers(name).tolist() for name in _COLUMNS[4:9]]

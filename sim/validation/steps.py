@@ -51,8 +51,8 @@ def compare_steps(folder: Path, choose: Choose = choose_profile, *, refit: bool 
     """
     if not ((folder / "layers.csv").is_file() and (folder / "attention_mixed.csv").is_file()):
         return []
-    layers = read_table(folder / "layers.csv", LAYER_PRODUCTS.columns)
-    mixed = read_table(folder / "attention_mixed.csv", (*MIXED.columns, "tp"))
+    layers = read_table(folder / "layers.csv", LAYER_PRODUCTS.columns, ("tp", "tokens", "time_us"))
+    mixed = read_table(folder / "attention_mixed.csv", (*MIXED.columns, "tp"), ("tp", *MIXED.columns[5:]))
     kernels = dict(mixed.groups(("gpu", "model", "tp")))
     both = [(rows, kernels[key]) for key, rows in layers.groups(("gpu", "model", "tp")) if key in kernels]
     return [errors for rows, attention in both for errors in _errors_of(rows, attention, choose, refit)]

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sim.errors import CalibrationError
+from sim.errors import CalibrationError, SimError
 from sim.validation.host_fit import HostFit, Prediction, Setting, fit_host
 from sim.validation.servers import server_gates, server_lines, server_tables
 
@@ -57,14 +57,14 @@ def test_a_batch_that_the_kv_pool_cannot_hold_is_priced_at_what_it_holds(tmp_pat
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        ([row(), row(tpot="fast")], "row 3: tpot_ms is 'fast', not a number"),
-        ([row(), row(), row(tpot="nan")], "row 4: .* must be positive"),
+        ([row(), row(tpot="fast")], "e2e_tpot.csv:3: tpot_ms: expected a finite number above 0, found 'fast'"),
+        ([row(), row(), row(tpot="nan")], "e2e_tpot.csv:4: tpot_ms: expected a finite number above 0"),
         ([row(concurrency=0)], "row 2: .* must be positive"),
         ([], "no rows"),
     ],
 )
 def test_malformed_tables_name_the_row(tmp_path, lines, words):
-    with pytest.raises(CalibrationError, match=words):
+    with pytest.raises(SimError, match=words):
         server_tables(dump(tmp_path, *lines))
 
 
