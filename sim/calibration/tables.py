@@ -67,9 +67,7 @@ class Table(NamedTuple):
         return [tuple(map(str, row)) for row in zip(*(self.columns[c] for c in columns), strict=True)]
 
 
-def read_table(
-    path: Path, required: Sequence[str], numbers: Sequence[str] = (), optional: Sequence[str] = ()
-) -> Table:
+def read_table(path: Path, required: Sequence[str], numbers: Sequence[str] = (), optional: Sequence[str] = ()) -> Table:
     """Read a CSV with a header. Blank lines are passed over.
 
     Args:

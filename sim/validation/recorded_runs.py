@@ -29,6 +29,8 @@ Floats = NDArray[np.float64]
 _REQUESTS = ("queued_s", "first_token_s", "last_token_s", "input_tokens", "output_tokens")
 _SECONDS = ("t", "running", "waiting", "kv_cache_pct")
 _LIMITS = ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "tensor_parallel_size", "enable_expert_parallel")
+_CACHE = ("block_size", "gpu_memory_utilization")
+_ONE_SERVER = ("data_parallel_size", "pipeline_parallel_size")
 _STATISTICS: dict[str, Callable[[Floats], float]] = {
     "mean": lambda values: float(values.mean()),
     "P99": lambda values: float(np.percentile(values, 99)),
@@ -143,13 +145,21 @@ def _replay(requests: Table, engine: Mapping[str, Any], *, naive: bool) -> RunRe
 def _scenario(engine: Mapping[str, Any], trace: Path, *, naive: bool) -> dict[str, Any]:
     cache, target = engine.get("kv_cache") or {}, as_published.target(str(engine["model"]))
     profile = as_published.engine(f"vllm {engine.get('vllm_version', '')}")
+    for name in _ONE_SERVER:
+        if engine.get(name) not in (None, 1):
+            raise ScenarioError(f"{name} = {engine[name]}: a recorded run is of one engine")
     limits = {name: engine[name] for name in _LIMITS if engine.get(name) is not None}
+    limits |= {name: cache[name] for name in _CACHE if cache.get(name) is not None}
     cached = (
         {} if cache.get("enable_prefix_caching") is None else {"enable_prefix_caching": cache["enable_prefix_caching"]}
     )
     return {
         "hardware": as_published.gpu(str(engine["gpu"])),
-        "model": {"target": target.model, "weight_dtype": target.weight_dtype},
+        "model": {
+            "target": target.model,
+            "weight_dtype": target.weight_dtype,
+            "kv_cache_dtype": engine.get("kv_cache_dtype") or "auto",
+        },
         "engine": {**limits, **cached, "num_gpu_blocks_override": cache.get("num_gpu_blocks")},
         "cost_model": {"kind": "naive"} if naive else {"kind": "roofline", "engine": profile},
         "arms": {"plain": {}},

@@ -31,13 +31,6 @@ class ArmTimes(NamedTuple):
     e2el_s: float
     running: float
 
-    def in_unit_of(self, metric: str) -> float:
-        """The figure that a published metric names, in its unit; throughput unless it says otherwise."""
-        words = metric.lower()
-        if "tpot" in words or "ms per token" in words:
-            return self.tpot_ms
-        return self.e2el_s if "latency" in words else self.tokens_per_s
-
 
 class Drive(Protocol):
     """Runs one arm of a scenario in the way that a source measured."""
