@@ -56,6 +56,12 @@ _GPUS = (
     (r"(rtx)?(3090|4090)(24gb)?", r"rtx-\2"),
     (r"(l4|l40s|a10g|a30|a40|mi300x|mi325x|h20|gb200|gb300)(\d+gb)?", r"\1"),
 )
+#: Models of no shape that is simulated, and why.
+_INDESCRIBABLE = (
+    (r"(flan-)?t5.*", "an encoder-decoder"),
+    (r"qwen3-next.*|qwen3\.5.*|kimi-linear.*|minimax-(m1|text).*", "partly linear attention"),
+    (r"mamba.*|rwkv.*|jamba.*|nemotron-h.*", "a state-space model"),
+)
 _NOT_STATED = r"(?i)|not .*|unknown|unstated|n/?a|\?|-"
 
 #: Stated engine -> engine profile, the first pattern that fits.
@@ -96,8 +102,15 @@ def target(name: str) -> Target:
             own = find_model(found, Path()).weight_dtype
             return Target(found, "auto" if dtype == "nvfp4" and own == "mxfp4" else dtype)
         if (shorter := re.sub(_ENDINGS, "", plain)) == plain:
-            raise UnrunnableError(f"unknown model {name!r}" if plain else "model not stated")
+            raise UnrunnableError(_why_unknown(name, plain))
         plain = shorter
+
+
+def _why_unknown(name: str, plain: str) -> str:
+    if not plain:
+        return "model not stated"
+    kind = next((what for pattern, what in _INDESCRIBABLE if re.fullmatch(pattern, plain)), None)
+    return f"unknown model {name!r}" + (f": {kind}, which is not simulated" if kind else "")
 
 
 def weight_format(text: str) -> str:
@@ -164,6 +177,14 @@ def engine(name: str) -> str:
     if found is None:
         raise UnrunnableError("engine not stated" if re.fullmatch(_NOT_STATED, name) else f"unknown engine {name!r}")
     return found
+
+
+def is_prototype(name: str) -> bool:
+    """Whether this is a research prototype on eager kernels."""
+    try:
+        return engine(name) == "hf"
+    except UnrunnableError:
+        return False
 
 
 def engine_is_stretched(name: str) -> bool:

@@ -1,7 +1,7 @@
 """Published rows -> cases, or the reason why a row cannot be run."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,12 +17,12 @@ from sim.validation.documented import documented
 from sim.validation.harness.base import Recorded
 from sim.validation.lengths import KnownLengths, recordings
 from sim.validation.published import PublishedRow
-from sim.validation.stated_metric import metric
+from sim.validation.stated_metric import Metric, metric
 
 #: Rows of at least this trust are scored; those of trust 3 are advisory; the others are never run.
 MIN_TRUST, ADVISORY_TRUST = 4, 3
 
-#: What an advisory row is run on where it names no GPU; research prototypes of the time ran on it.
+#: What an advisory row of a research prototype is run on where it names no GPU.
 ASSUMED_GPU = "a100-sxm-80gb"
 _MOST_GPUS = 16
 
@@ -86,6 +86,8 @@ class CaseBuilder:
         Raises:
             SimError: why it cannot be run.
         """
+        if reasons := list(_obstacles(row)):
+            raise UnrunnableError("; ".join(reasons))
         drive, load = self._drive(row)
         target, profile = _target(row), as_published.engine(row.engine)
         gpu, gpu_assumed = _gpu(row)
@@ -134,6 +136,29 @@ def _check_stated(row: PublishedRow) -> None:
         raise UnrunnableError("no speed-up")
 
 
+def _obstacles(row: PublishedRow) -> Iterator[str]:
+    """Everything that is unknown here of what a row names, so that one reading tells all of it."""
+    looks: tuple[Callable[[PublishedRow], object], ...] = (_target, _gpu, _engine, _method, _metric)
+    for look in looks:
+        try:
+            look(row)
+        except UnrunnableError as error:
+            yield str(error)
+
+
+def _engine(row: PublishedRow) -> str:
+    return as_published.engine(row.engine)
+
+
+def _metric(row: PublishedRow) -> Metric:
+    return metric(row.metric)
+
+
+def _method(row: PublishedRow) -> str:
+    """Decode steps take the drafter's time as published, whatever it is."""
+    return "" if "decode only" in row.metric else stated_method.method(row.method)
+
+
 def _target(row: PublishedRow) -> Target:
     """Notes may begin with the format of the weights: `int4; ...`."""
     found = as_published.target(row.target_model)
@@ -146,7 +171,7 @@ def _gpu(row: PublishedRow) -> tuple[str, str]:
     try:
         return as_published.gpu(row.gpu), ""
     except UnrunnableError as error:
-        if row.trust >= MIN_TRUST or "not stated" not in str(error):
+        if row.trust >= MIN_TRUST or "not stated" not in str(error) or not as_published.is_prototype(row.engine):
             raise
         return ASSUMED_GPU, f"GPU not stated: {ASSUMED_GPU}"
 

@@ -25,6 +25,7 @@ from sim.validation.levels import Levelled, Tokens, Unlevelled, levelled
 from sim.validation.published import PublishedRow, read_published
 from sim.validation.runner import Runner
 from sim.validation.scores import Score
+from sim.validation.theory_rows import theory_scores
 
 
 class Found(NamedTuple):
@@ -53,12 +54,14 @@ class Speedups(NamedTuple):
     Attributes:
         found: what counts.
         advisory: run and shown, and outside of all targets.
+        theory: the closed form for rows that cannot be run; advisory too.
     """
 
     found: tuple[Found, ...]
     not_run: tuple[NotRun, ...]
     simulated: tuple[PublishedRow, ...]
     advisory: tuple[Found, ...] = ()
+    theory: tuple[Score, ...] = ()
 
     @property
     def scores(self) -> list[Score]:
@@ -97,7 +100,8 @@ def run_speedups(folder: Path) -> Speedups:
         except SimError as error:
             not_run.append(NotRun(one.case.row, first_line(error)))
     scored, advisory = (tuple(one for one in found if one.case.advisory is apart) for apart in (False, True))
-    return Speedups(scored, tuple(not_run), tuple(row for row in rows if row.simulated), advisory)
+    theory, not_run = theory_scores(not_run)
+    return Speedups(scored, tuple(not_run), tuple(row for row in rows if row.simulated), advisory, tuple(theory))
 
 
 def _levelled(runner: Runner, cases: Sequence[Case]) -> Iterator[Levelled | Unlevelled]:
