@@ -226,6 +226,6 @@ def _descend(
 def _solved(matrix: Floats, right: Floats) -> Floats:
     """The solution, or the shortest of the nearest ones: points may leave parameters without any effect."""
     try:
-        return np.linalg.solve(matrix, right)
+        return np.asarray(np.linalg.solve(matrix, right), np.float64)
     except np.linalg.LinAlgError:
-        return np.asarray(np.linalg.lstsq(matrix, right, rcond=None)[0])
+        return np.asarray(np.linalg.lstsq(matrix, right, rcond=None)[0], np.float64)

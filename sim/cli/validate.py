@@ -7,12 +7,15 @@ from typing import Any
 import click
 
 from sim.cli.overlay import Lengths, overlay_options, run_overlay
-from sim.validation.acceptance import score_folder
+from sim.errors import SimError
+from sim.validation.acceptance import score_folder, too_small
 from sim.validation.acceptance_report import render as render_acceptance
 from sim.validation.acceptance_report import targets
 from sim.validation.engine_fit import engine_lines
+from sim.validation.folder import NothingToScoreError, has_data, how_to_get_data, nothing_to_score
 from sim.validation.gates import gates
 from sim.validation.markdown import render
+from sim.validation.mean_lengths import mean_scores, render_means
 from sim.validation.overview import SuiteSummary, of_acceptance, of_physics, render_overview
 from sim.validation.physics import compare_folder, timings_folder
 from sim.validation.published import read_published
@@ -31,7 +34,14 @@ Command = Callable[..., Any]
 
 def _data(text: str) -> Callable[[Command], Command]:
     folder = click.Path(exists=True, file_okay=False, path_type=Path)
-    return click.option("--data", type=folder, required=True, help=text)
+    return click.option("--data", type=folder, callback=_required, help=f"{text}  [required]")
+
+
+def _required(_ctx: click.Context, _option: click.Parameter, folder: Path | None) -> Path:
+    """Measurements are not shipped: say what is needed and where it is."""
+    if folder is None:
+        raise click.UsageError(how_to_get_data())
+    return folder
 
 
 _out = click.option(
@@ -130,17 +140,16 @@ def speedup(data: Path, out: Path | None) -> None:
 )
 def everything(data: Path, out: Path) -> None:
     """Every suite that the folder has data for; a page each, and an overview."""
-    found = {
-        "physics": (data / "gpu_timings").is_dir(),
-        "acceptance": (data / "acceptance").is_dir(),
-        "server": (data / "recorded_vllm").is_dir() or (data / "gpu_timings").is_dir(),
-        "speedup": (data / "published").is_dir(),
-    }
-    if not any(found.values()):
-        raise click.BadParameter(f"{data} has none of gpu_timings, acceptance, recorded_vllm, published")
+    found = [name for name in _SUITES if has_data(data, name)]
+    if not found:
+        raise click.BadParameter(f"{data} has nothing to score. {how_to_get_data()}")
     suites = []
-    for name in (name for name, there in found.items() if there):
-        text, suite = _SUITES[name](data)
+    for name in found:
+        try:
+            text, suite = _SUITES[name](data)
+        except NothingToScoreError as error:
+            click.echo(str(error), err=True)
+            continue
         _report(text, suite, out / f"{name}.md")
         suites.append(suite)
     (out / "README.md").write_text(render_overview(suites), encoding="utf-8")
@@ -149,25 +158,40 @@ def everything(data: Path, out: Path) -> None:
 def _physics(data: Path) -> tuple[str, SuiteSummary]:
     folder = timings_folder(data)
     report, steps, servers = compare_folder(folder), compare_steps(folder), server_tables(folder)
-    published = folder.parent / "published" / "published_visible.csv"
-    engines = "\n".join(engine_lines(published)) if published.is_file() else ""
+    engines = _engine_section(folder.parent / "published" / "published_visible.csv")
     text = render(report, steps, servers, engines, transfers(report, folder))
     return text, of_physics(gates(report, steps, servers))
 
 
+def _engine_section(published: Path) -> str:
+    """Refits of the engine profiles; nothing where the folder lacks one of the cells that they were fitted to."""
+    try:
+        return "\n".join(engine_lines(published)) if published.is_file() else ""
+    except (LookupError, SimError):
+        return ""
+
+
 def _acceptance(data: Path) -> tuple[str, SuiteSummary]:
-    sets = score_folder(data)
-    return render_acceptance(sets), of_acceptance(targets(sets))
+    sets, means = score_folder(data), mean_scores(data)
+    if not (sets or means.scores):
+        raise nothing_to_score(data, "acceptance")
+    text = render_acceptance(sets) + render_means(means._replace(not_run=(*too_small(data), *means.not_run)))
+    return text, of_acceptance(targets(sets))
 
 
 def _server(data: Path) -> tuple[str, SuiteSummary]:
+    if not has_data(data, "server"):
+        raise nothing_to_score(data, "server")
     suite = run_server(data)
     found = SuiteSummary("server", tuple(server_suite_gates(suite)), tuple(server_groups(suite)), len(suite.not_run))
     return render_server(suite), found
 
 
 def _speedup(data: Path) -> tuple[str, SuiteSummary]:
-    suite, shares = run_speedups(data), score_shares(read_published(data), data)
+    rows = read_published(data)
+    if not rows:
+        raise nothing_to_score(data, "speedup")
+    suite, shares = run_speedups(data), score_shares(rows, data)
     found = SuiteSummary(
         "speedup", tuple(speedup_gates(suite, shares)), tuple(speedup_groups(suite, shares)), len(suite.not_run)
     )

@@ -27,8 +27,8 @@ _CHAT = "sharegpt"
 #: Drafters whose drafts of one step are made at once, for the K that they were trained for.
 _BLOCKS = ("dflash", "dspark")
 
-#: Of what the best guess leaves, how much the second, third, ... takes; what a grown tree's drafter knows of a position.
-#: Both as in `scenarios/methods/eagle-tree.yaml`, whose ranks and spread no source states.
+#: Of what the best guess leaves, how much the second, third, ... takes; what the drafter of a grown tree knows of a
+#: position. Both as in `scenarios/methods/eagle-tree.yaml`, whose ranks and spread no source states.
 _FURTHER_RANKS = (0.41, 0.15, 0.07, 0.055, 0.037, 0.026, 0.018, 0.015, 0.011)
 _CONFIDENCE_SPREAD = 0.2
 
@@ -44,7 +44,7 @@ def carried(tokens: float, from_k: int, to_k: int, method: str, dataset: str) ->
     try:
         return _carried(round(tokens, 6), from_k, to_k, method == "ngram", normalised(dataset))
     except (ValidationError, SimError, ValueError) as error:
-        raise UnrunnableError(f"{tokens:g} tokens at K = {from_k} cannot be carried over to K = {to_k}") from error
+        raise UnrunnableError(f"not carried over from K = {from_k} to {to_k}: {_gist(error)}") from error
 
 
 @lru_cache(maxsize=1024)
@@ -74,10 +74,15 @@ def tree_from_chain(tokens: float, chain_k: int, config: Mapping[str, Any]) -> f
         best = alpha_from_tokens(tokens, chain_k)
         rates = [best, *((1 - best) * share for share in _FURTHER_RANKS)]
         nodes, (shape, spread) = int(config["num_speculative_tokens"]), _shape_of(config)
-        model = PerRank(rates=rates, confidence_spread=min(spread, best, 1 - best, best - rates[1]))
+        model = PerRank(rates=tuple(rates), confidence_spread=min(spread, best, 1 - best, best - rates[1]))
         return 1.0 + float(model.tree_survival(shape, nodes).sum())
     except (ValidationError, SimError, ValueError) as error:
-        raise UnrunnableError(f"{tokens:g} tokens of a chain of {chain_k} say nothing about the tree") from error
+        raise UnrunnableError(f"not carried over from a chain of {chain_k} to the tree: {_gist(error)}") from error
+
+
+def _gist(error: Exception) -> str:
+    """The one thing that is wrong."""
+    return str(error.errors()[0]["msg"] if isinstance(error, ValidationError) else error).splitlines()[0]
 
 
 def _shape_of(config: Mapping[str, Any]) -> tuple[TreeShape, float]:

@@ -7,7 +7,8 @@ with the law of a shipped profile; of a tree, that of the chain nearest to it in
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from sim.validation.cases import ADVISORY_TRUST
 from sim.validation.documented import documented
 from sim.validation.published import PublishedRow, read_published
 from sim.validation.scores import Score
+from sim.validation.suite_page import page, reasons, score_table, summary_table
 
 _MEANS = ("model", "method", "num_speculative_tokens", "mean_acceptance_length")
 _VARIANTS = ("rejection_sampling", "thinking")
@@ -69,14 +71,29 @@ class Means(NamedTuple):
     means: tuple[Mean, ...]
 
 
-def mean_scores(folder: Path) -> list[Score]:
-    """Everything that a folder's means allow to be predicted: tokens per step, beside an i.i.d. guess as the naive one.
+class MeanScores(NamedTuple):
+    """Tokens per step, beside an i.i.d. guess as the naive one; and means that could not be predicted, and why."""
+
+    scores: tuple[Score, ...]
+    not_run: tuple[tuple[str, str], ...]
+
+
+def mean_scores(folder: Path) -> MeanScores:
+    """Everything that a folder's means allow to be predicted.
 
     Raises:
         SimError: a table is malformed.
     """
     groups = [*_of_tables(folder), *_of_rows(read_published(folder))]
-    return [score for means in groups for score in (*_over_k(means), *_of_trees(means))]
+    scores: list[Score] = []
+    not_run: list[tuple[str, str]] = []
+    for means in groups:
+        for mean, predict in (*_over_k(means), *_of_trees(means)):
+            try:
+                scores.append(predict())
+            except SimError as error:
+                not_run.append((mean.name, str(error)))
+    return MeanScores(tuple(scores), tuple(not_run))
 
 
 def _of_tables(folder: Path) -> Iterator[Means]:
@@ -100,8 +117,8 @@ def _of_rows(rows: Sequence[PublishedRow]) -> Iterator[Means]:
             for key, mean in _of_row(row, row.tokens_per_step):
                 if mean.config not in [other.config for other in groups[key]]:  # the same at every load
                     groups[key].append(mean)
-    for (source, model, name, method, dataset, match), means in groups.items():
-        about = ", ".join(filter(None, (model, name, dataset, match)))
+    for (source, model, name, method, dataset, variant), means in groups.items():
+        about = ", ".join(filter(None, (model, name, dataset, variant)))
         yield Means(f"means by K: {source}", about, method, dataset, tuple(means))
 
 
@@ -115,38 +132,42 @@ def _of_row(row: PublishedRow, tokens: float) -> Iterator[tuple[tuple[str, ...],
     except SimError:
         return
     if "num_speculative_tokens" in config:
-        key = (row.source, row.target_model, row.method, method, row.dataset, match[0] if match else "")
+        variant = ", ".join(filter(None, (match and match[0], row.temperature and f"T = {row.temperature}")))
+        key = (row.source, row.target_model, row.method, method, row.dataset, variant)
         yield key, Mean(row.case_id, config, tokens)
         for k, mean in _IN_NOTES.findall(row.notes):
             yield key, Mean("", {"num_speculative_tokens": int(k)}, float(mean))
 
 
-def _over_k(means: Means) -> Iterator[Score]:
+#: A mean that is to be predicted, and how.
+Pending = tuple[Mean, Callable[[], Score]]
+
+
+def _over_k(means: Means) -> Iterator[Pending]:
     chains = [mean for mean in means.means if not mean.is_tree]
-    if len({mean.k for mean in chains}) < 2:
-        return
-    known = min(chains, key=lambda mean: (abs(mean.k - LEVEL_AT), mean.k))
-    for mean in chains:
-        if mean is not known and mean.name:
-            try:
-                predicted = carried(known.tokens, known.k, mean.k, means.method, means.dataset)
-            except SimError:
-                continue
-            yield _score(means, mean, predicted, _iid(known, mean.k), f"from {known.tokens:g} at K = {known.k}")
+    if len({mean.k for mean in chains}) > 1:
+        known = min(chains, key=lambda mean: (abs(mean.k - LEVEL_AT), mean.k))
+        yield from ((mean, partial(_chain, means, known, mean)) for mean in chains if mean is not known and mean.name)
 
 
-def _of_trees(means: Means) -> Iterator[Score]:
+def _chain(means: Means, known: Mean, mean: Mean) -> Score:
+    predicted = carried(known.tokens, known.k, mean.k, means.method, means.dataset)
+    return _score(means, mean, predicted, _iid(known, mean.k), f"from {known.tokens:g} at K = {known.k}")
+
+
+def _of_trees(means: Means) -> Iterator[Pending]:
     chains = [mean for mean in means.means if not mean.is_tree]
     for mean in means.means:
         if mean.is_tree and mean.name and chains:
             depth = stated_method.depth(mean.config)
             known = min(chains, key=lambda one: (abs(one.k - depth), one.k))
-            try:
-                predicted = tree_from_chain(known.tokens, known.k, mean.config)
-            except SimError:
-                continue
-            remark = f"tree of {mean.k} nodes, {depth} deep, from {known.tokens:g} of the chain of {known.k}"
-            yield _score(means, mean, predicted, _iid(known, depth), remark)
+            yield mean, partial(_tree, means, known, mean, depth)
+
+
+def _tree(means: Means, known: Mean, mean: Mean, depth: int) -> Score:
+    predicted = tree_from_chain(known.tokens, known.k, mean.config)
+    remark = f"tree of {mean.k} nodes, {depth} deep, from {known.tokens:g} of the chain of {known.k}"
+    return _score(means, mean, predicted, _iid(known, depth), remark)
 
 
 def _iid(known: Mean, k: int) -> float | None:
@@ -162,3 +183,25 @@ def _score(means: Means, mean: Mean, predicted: float, naive: float | None, rema
         mean.name, means.group, "tree" if mean.is_tree else "chain", load, predicted, mean.tokens, naive=naive,
         remarks=f"{means.about}: {remark}",
     )  # fmt: skip
+
+
+_PAGE = """## Means at other K, and of trees
+
+Advisory: no sequences are needed, only means. The mean at the K nearest to {at} is known, those at other K are
+predicted with the law of a shipped profile at that level; the mean of a tree from the chain nearest to it in depth,
+whose further guesses share what the best one leaves as in `scenarios/methods/eagle-tree.yaml`. **naive**: the same rate
+at every draft, and a chain in the place of a tree. Tokens per step, bonus token included; means of block drafters are
+not separable in K and not predicted.
+"""
+
+
+def render_means(means: MeanScores) -> str:
+    """A section of the page `acceptance`; empty where a folder has no such means."""
+    if not means.scores and not means.not_run:
+        return ""
+    groups: dict[str, list[Score]] = {}
+    for score in means.scores:
+        groups.setdefault(f"{score.group}: {score.quantity}", []).append(score)
+    tables = [f"### {name}\n\n{score_table(scores)}" for name, scores in groups.items()]
+    missing = "### Not predicted\n\n" + reasons(means.not_run) if means.not_run else ""
+    return page(_PAGE.format(at=f"K = {LEVEL_AT}"), summary_table(list(groups.items())), *tables, missing)

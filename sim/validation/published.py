@@ -12,7 +12,7 @@ from sim.validation.stated_metric import metric
 
 _TEXT = (
     "case_id", "source", "table_or_section", "target_model", "gpu", "n_gpus", "engine", "method", "k_or_tree",
-    "dataset", "input_len", "output_len", "batch_or_concurrency", "metric", "notes", "acceptance_rate",
+    "dataset", "input_len", "output_len", "batch_or_concurrency", "metric", "notes", "acceptance_rate", "temperature",
 )  # fmt: skip
 _NUMBERS = ("plain_value", "spec_value", "speedup", "mean_accepted_len")
 #: The columns of a table; others may be there and are not used.
@@ -62,6 +62,7 @@ class PublishedRow:
     metric: str
     notes: str
     acceptance_rate: str
+    temperature: str
     plain_value: float | None
     spec_value: float | None
     speedup: float | None
