@@ -12,7 +12,7 @@ from sim.validation.acceptance import score_folder, too_small
 from sim.validation.acceptance_report import render as render_acceptance
 from sim.validation.acceptance_report import targets
 from sim.validation.engine_fit import engine_lines
-from sim.validation.folder import NothingToScoreError, has_data, how_to_get_data, nothing_to_score
+from sim.validation.folder import NothingToScoreError, has_data, nothing_to_score, what_is_needed
 from sim.validation.gates import gates
 from sim.validation.markdown import render
 from sim.validation.mean_lengths import mean_scores, render_means
@@ -40,7 +40,7 @@ def _data(text: str) -> Callable[[Command], Command]:
 def _required(_ctx: click.Context, _option: click.Parameter, folder: Path | None) -> Path:
     """Measurements are not shipped: say what is needed and where it is."""
     if folder is None:
-        raise click.UsageError(how_to_get_data())
+        raise click.UsageError(f"--data DIR is missing. {what_is_needed()}")
     return folder
 
 
@@ -142,7 +142,7 @@ def everything(data: Path, out: Path) -> None:
     """Every suite that the folder has data for; a page each, and an overview."""
     found = [name for name in _SUITES if has_data(data, name)]
     if not found:
-        raise click.BadParameter(f"{data} has nothing to score. {how_to_get_data()}")
+        raise click.BadParameter(f"{data} has nothing to score. {what_is_needed()}")
     suites = []
     for name in found:
         try:

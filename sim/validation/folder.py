@@ -51,12 +51,12 @@ def nothing_to_score(folder: Path, suite: str) -> NothingToScoreError:
     return NothingToScoreError(f"{folder}: nothing for the suite {suite}: it needs {NEEDS[suite].words}; see {GUIDE}")
 
 
-def how_to_get_data() -> str:
-    """What to say to somebody who has no data folder."""
+def what_is_needed() -> str:
+    """What a data folder may hold, and how to come by one."""
     needs = "\n".join(f"  {suite}: {need.words}" for suite, need in NEEDS.items())
     return (
-        "--data DIR is missing: measurements are not shipped with specsim (their licences differ). DIR holds some of\n"
+        "Measurements are not shipped with specsim (their licences differ). A data folder holds some of\n"
         f"{needs}\n"
-        f"{GUIDE} explains every column, and where the public measurements are. What they came to is in "
+        f"{GUIDE} explains every column, and where the public measurements are; what they came to is in "
         "results/validation. Your own load tests need no such folder: specsim validate --measured."
     )

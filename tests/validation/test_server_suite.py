@@ -120,7 +120,7 @@ def test_whole_servers_are_driven_and_what_cannot_be_is_listed(tmp_path):
 
 
 def test_malformed_points_are_an_error(tmp_path):
-    with pytest.raises(ScenarioError, match="e2e_tpot.csv:2: tpot_ms"):
+    with pytest.raises(ScenarioError, match=r"e2e_tpot\.csv:2: tpot_ms"):
         run_points(dump(tmp_path, DENSE.replace("7.0", "fast")))
 
 
