@@ -173,10 +173,10 @@ def _engine_section(published: Path) -> str:
 
 def _acceptance(data: Path) -> tuple[str, SuiteSummary]:
     sets, means = score_folder(data), mean_scores(data)
-    if not (sets or means.scores):
+    means = means._replace(not_run=(*too_small(data), *means.not_run))
+    if not (sets or means.scores or means.not_run):
         raise nothing_to_score(data, "acceptance")
-    text = render_acceptance(sets) + render_means(means._replace(not_run=(*too_small(data), *means.not_run)))
-    return text, of_acceptance(targets(sets))
+    return render_acceptance(sets) + render_means(means), of_acceptance(targets(sets))
 
 
 def _server(data: Path) -> tuple[str, SuiteSummary]:

@@ -102,7 +102,7 @@ class CaseBuilder:
             common=common_scenario(drive, load, target, gpu, num_gpus, lengths),
             config=drafted.config, engine=profile, lengths=lengths,
             recorded=self._recording(row, drive, target.model, drafted.config), metric=metric(row.metric),
-            advisory=row.trust < MIN_TRUST or bool(drafted.documented_in),
+            advisory=row.trust < MIN_TRUST or bool(drafted.documented_in or count_assumed),
             remarks=tuple(filter(None, (assumed, stretched, gpu_assumed, count_assumed, drafted.documented_in))),
         )  # fmt: skip
         load_mapping(case.scenario(row.tokens_per_step or (None if case.recorded else 1.0 + 1e-9)))
@@ -177,12 +177,12 @@ def _gpu(row: PublishedRow) -> tuple[str, str]:
 
 
 def _num_gpus(row: PublishedRow, target: Target, gpu: str) -> tuple[int, str]:
-    """How many GPUs; of an advisory row that does not say as many as hold the weights."""
+    """How many GPUs, and what is assumed of it: where nothing says it, the fewest that hold the weights."""
     stated = as_published.num_gpus(row.n_gpus, row.gpu)
-    if row.n_gpus.strip() or row.trust >= MIN_TRUST or stated > 1:
+    if row.n_gpus.strip() or stated > 1:
         return stated, ""
     found = next(_sizes_that_hold(target, gpu), 1)
-    return found, "" if found == 1 else f"{found} GPUs"
+    return found, "" if found == 1 else f"{found} GPUs, the fewest that hold the weights"
 
 
 def _sizes_that_hold(target: Target, gpu: str) -> Iterator[int]:

@@ -15,7 +15,7 @@ _METHODS = (
     (r"\[?n-?gram|prompt[ -]lookup|pld", "ngram"),
     (r"(.* )?\(?mtp|nextn|(eagle|deepseek)\W*\(?(mtp|nextn)", "mtp"),
     (r"eagle-?3", "eagle3"),
-    (r"eagle", "eagle"),
+    (r"eagle|hass\b", "eagle"),  # HASS (arXiv 2408.15766) is EAGLE's head, trained otherwise
     (r"dflash", "dflash"),
     (r"medusa", "medusa"),
     (r"lookahead", "lookahead"),

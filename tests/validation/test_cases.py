@@ -217,12 +217,13 @@ def test_advisory_rows_are_cases_and_say_what_is_assumed(publish):
         prototype | {"target_model": "Llama-3.3-70B-Instruct", "k_or_tree": "tree (dynamic)", "mean_accepted_len": "4"},
         {"engine": "SGLang 0.4.4", "k_or_tree": "8 steps tree", "mean_accepted_len": "5"},
         {"trust": "3", "gpu": ""},
+        {"target_model": "Llama-3.1-70B", "n_gpus": "", "k_or_tree": "5", "gpu": "H100"},
         {},
     )
     cases, (no_gpu,) = build_cases(read_published(folder), folder)
     assert no_gpu.reason == "GPU not stated"  # a serving engine's may be any
-    assert [case.advisory for case in cases] == [True, True, True, False]
-    assert [case.num_gpus for case in cases] == [1, 2, 1, 1]  # as many A100 as hold 70B
+    assert [case.advisory for case in cases] == [True, True, True, True, False]
+    assert [case.num_gpus for case in cases] == [1, 2, 1, 2, 1]  # as many as hold 70B
     assert cases[0].remarks == ("GPU not stated: a100-sxm-80gb",)
     assert cases[1].config["tree"] == {"kind": "dynamic", "depth": 8, "top_k": 10}
     assert cases[2].config["tree"] == {"kind": "dynamic", "depth": 8, "top_k": 8}

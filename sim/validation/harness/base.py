@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from sim.errors import ScenarioError
 from sim.scenario.schema import Scenario
 
 
@@ -46,8 +47,12 @@ class Drive(Protocol):
 
 
 def mean(of: Mapping[str, object], name: str) -> float:
-    """A summary column that is there."""
+    """A summary column.
+
+    Raises:
+        ScenarioError: it was not measured, for instance because every output is a single token.
+    """
     value = of[name]
     if not isinstance(value, int | float):
-        raise ValueError(f"{name} was not measured")
+        raise ScenarioError(f"the simulated run has no {name}")
     return float(value)
