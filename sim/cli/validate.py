@@ -17,7 +17,7 @@ from sim.validation.gates import gates
 from sim.validation.markdown import render
 from sim.validation.mean_lengths import mean_scores, render_means
 from sim.validation.overview import SuiteSummary, of_acceptance, of_physics, render_overview
-from sim.validation.physics import compare_folder, timings_folder
+from sim.validation.physics import Skipped, compare_folder, timings_folder
 from sim.validation.published import read_published
 from sim.validation.scores import Gate
 from sim.validation.server_suite import render_server, run_server, server_groups, server_suite_gates
@@ -25,7 +25,7 @@ from sim.validation.servers import server_tables
 from sim.validation.speedup import run_speedups
 from sim.validation.speedup_gates import speedup_gates
 from sim.validation.speedup_report import render_speedup, speedup_groups
-from sim.validation.steps import compare_steps
+from sim.validation.steps import compare_steps, skipped_steps
 from sim.validation.time_shares import score_shares
 from sim.validation.transfer import transfers
 
@@ -158,6 +158,7 @@ def everything(data: Path, out: Path) -> None:
 def _physics(data: Path) -> tuple[str, SuiteSummary]:
     folder = timings_folder(data)
     report, steps, servers = compare_folder(folder), compare_steps(folder), server_tables(folder)
+    report.skipped.extend(Skipped(*one) for one in skipped_steps(folder))
     engines = _engine_section(folder.parent / "published" / "published_visible.csv")
     text = render(report, steps, servers, engines, transfers(report, folder))
     return text, of_physics(gates(report, steps, servers))

@@ -8,6 +8,8 @@ from typing import NamedTuple
 from sim.acceptance.recording import recorded_methods
 from sim.catalogue import normalised
 from sim.errors import CapacityError, SimError
+from sim.hardware.catalogue import find_gpu
+from sim.hardware.profile import choose_profile
 from sim.scenario.build import set_up
 from sim.scenario.load import load_mapping
 from sim.validation import as_published, stated_method
@@ -103,7 +105,9 @@ class CaseBuilder:
             config=drafted.config, engine=profile, lengths=lengths,
             recorded=self._recording(row, drive, target.model, drafted.config), metric=metric(row.metric),
             advisory=row.trust < MIN_TRUST or bool(drafted.documented_in or count_assumed),
-            remarks=tuple(filter(None, (assumed, stretched, gpu_assumed, count_assumed, drafted.documented_in))),
+            remarks=tuple(
+                filter(None, (assumed, stretched, _borrowed(gpu), gpu_assumed, count_assumed, drafted.documented_in))
+            ),
         )  # fmt: skip
         load_mapping(case.scenario(row.tokens_per_step or (None if case.recorded else 1.0 + 1e-9)))
         return case
@@ -174,6 +178,13 @@ def _gpu(row: PublishedRow) -> tuple[str, str]:
         if row.trust >= MIN_TRUST or "not stated" not in str(error) or not as_published.is_prototype(row.engine):
             raise
         return ASSUMED_GPU, f"GPU not stated: {ASSUMED_GPU}"
+
+
+def _borrowed(gpu: str) -> str:
+    """What prices a GPU that has no profile of its own."""
+    mine = find_gpu(gpu)
+    profile = choose_profile(mine).profile
+    return "" if profile.is_measured_on(mine) else f"kernels: no profile of {mine.name}, that of {profile.id}"
 
 
 def _num_gpus(row: PublishedRow, target: Target, gpu: str) -> tuple[int, str]:
