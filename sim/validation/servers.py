@@ -15,6 +15,7 @@ from statistics import median
 from typing import NamedTuple
 
 from sim.calibration.fit import ErrorStats, error_stats
+from sim.calibration.linear import DTYPES
 from sim.calibration.tables import read_table
 from sim.cost.base import BoundCost
 from sim.cost.passes import plain_pass, prefill_pass
@@ -27,6 +28,7 @@ from sim.hardware.gpu import Gpu
 from sim.hardware.profile import ChosenProfile, choose_profile
 from sim.models.catalogue import find_model
 from sim.models.model import Model
+from sim.validation import as_published
 from sim.validation.host_fit import Prediction, Setting, column, fit_host
 
 #: The table of whole servers in a folder of timings.
@@ -158,11 +160,15 @@ def predict(
 
 
 def served_model(name: str) -> Model:
-    """The catalogue's entry for a Hugging Face id, or for the name of its repository."""
+    """The catalogue's entry for a Hugging Face id, or of the shape of a name.
+
+    Raises:
+        SimError: there is none.
+    """
     try:
         return find_model(name, Path())
     except SimError:
-        return find_model(name.rsplit("/", 1)[-1].lower().removesuffix("-instruct"), Path())
+        return find_model(as_published.target(name).model, Path())
 
 
 def _deploy(server: Server, model: Model, gpu: Gpu, setting: Setting) -> Deployment:
@@ -179,10 +185,17 @@ def _deploy(server: Server, model: Model, gpu: Gpu, setting: Setting) -> Deploym
 
 
 def weight_dtype(server: Server, model: Model) -> str:
-    """`fp4` is the model's own 4-bit format where it has one, else NVFP4; no precision is 16 bits."""
+    """`fp4` is the model's own 4-bit format where it has one, else NVFP4; no precision is the name's, or the model's."""
     if server.precision == "fp4":
         return "mxfp4" if model.weight_dtype == "mxfp4" else "nvfp4"
-    return server.precision or "bf16"
+    if not server.precision:
+        named = as_published.weight_format(server.model)
+        return model.weight_dtype if named == "auto" else named
+    return DTYPES.get(server.precision.lower(), _WEIGHT_ONLY.get(server.precision.lower(), server.precision))
+
+
+#: Precisions that calibration tables do not have.
+_WEIGHT_ONLY = {"w4a16": "int4", "awq": "int4", "gptq": "int4", "w8a8": "int8"}
 
 
 def kv_dtype(server: Server, gpu: Gpu) -> str:

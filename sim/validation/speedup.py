@@ -143,7 +143,12 @@ class Peers:
 def group_of(case: Case) -> str:
     """Heading of a case in reports."""
     row = case.row
-    return f"{row.source}, {row.table}: {row.target_model}, {row.gpu}, {row.engine}"
+    return f"{_listed(row.source, row.table)}: {_listed(row.target_model, row.gpu, row.engine)}"
+
+
+def _listed(*parts: str) -> str:
+    """Those that are stated."""
+    return ", ".join(filter(None, parts))
 
 
 def _found(runner: Runner, one: Levelled, peers: Peers) -> Found:

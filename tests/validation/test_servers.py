@@ -7,7 +7,7 @@ import pytest
 
 from sim.errors import CalibrationError, SimError
 from sim.validation.host_fit import HostFit, Prediction, Setting, fit_host
-from sim.validation.servers import server_gates, server_lines, server_tables
+from sim.validation.servers import Server, served_model, server_gates, server_lines, server_tables, weight_dtype
 
 HEADER = "id,system,model,backend,backend_version,precision,isl,osl,concurrency,tp,moe_tp,moe_ep,attention_dp,tpot_ms"
 
@@ -105,3 +105,19 @@ def test_shipped_vllm_servers(shared_data: Path) -> None:
     assert [limit for _, limit, _ in gates] == [9.0, 9.0, 12.0]
     assert all(found.mape <= limit for _, limit, found in gates)
     assert np.mean([r.errors.mape for r in rows if r.server.backend == "trtllm"]) < 15
+
+
+@pytest.mark.parametrize(
+    ("model", "precision", "ours"),
+    [
+        ("meta-llama/Llama-3.1-70B", "", ("Llama-3.1-70B", "bf16")),
+        ("RedHatAI/Llama-3.3-70B-Instruct-FP8-dynamic", "", ("Llama-3.3-70B", "fp8")),
+        ("deepseek-ai/DeepSeek-R1-0528", "fp8_block", ("DeepSeek-R1", "fp8")),
+        ("Qwen/Qwen3-32B", "w4a16", ("Qwen3-32B", "int4")),
+        ("openai/gpt-oss-120b", "fp4", ("gpt-oss-120b", "mxfp4")),
+        ("nvidia/Llama-3.1-70B-Instruct-FP4", "fp4", ("Llama-3.1-70B", "nvfp4")),
+    ],
+)
+def test_models_and_precisions_as_dumps_write_them(model, precision, ours):
+    found = served_model(model)
+    assert (found.name, weight_dtype(Server(model, "h100-sxm", "vllm", precision), found)) == ours
