@@ -185,7 +185,7 @@ def _deploy(server: Server, model: Model, gpu: Gpu, setting: Setting) -> Deploym
 
 
 def weight_dtype(server: Server, model: Model) -> str:
-    """`fp4` is the model's own 4-bit format where it has one, else NVFP4; no precision is the name's, or the model's."""
+    """`fp4` is the model's own 4-bit format where it has one, else NVFP4; none is that of name or model."""
     if server.precision == "fp4":
         return "mxfp4" if model.weight_dtype == "mxfp4" else "nvfp4"
     if not server.precision:
