@@ -35,7 +35,7 @@ class Roofline(CostModel):
         profile: `auto` (the best one for the GPU), the id of a shipped profile, such as `h100-sxm` or `ideal`, or the
             file name of your own (`specsim calibrate`), counted from the scenario. One calibrated on whole steps brings
             what the engine adds to a step, in place of the engine's profile.
-        engine: whose fixed costs: `vllm`, `vllm-0.10`, `sglang`, `trtllm`, `hf`, `llamacpp`, or `none`
+        engine: whose fixed costs: `vllm`, `vllm-0.10`, `sglang`, `trtllm`, `hf`, `llamacpp`, `magicdec`, or `none`
             (docs/background/cost-model.md, "Engines"); null: those of `engine.preset`.
         host: CPU time per step; by default the engine's.
         draft_launch_ms: launching one drafter pass, which takes at least this; by default the engine's.
@@ -49,6 +49,9 @@ class Roofline(CostModel):
         attention_kernel: attention with several new tokens. `auto` is the class of the GPU's profile: `fa2` on A100,
             L40S and RTX GPUs, where verification computes query head by query head, else `packed`. `packed` is what
             FlashInfer runs on those GPUs too (vLLM's `--attention-backend FLASHINFER`); it was not measured there.
+        attention_waves: `count` runs sequences of one length in whole waves of thread blocks, where the GPU's kernels
+            do (measured on A100): the last wave leaves bandwidth idle, up to a third more time just beyond a full wave.
+            `none` spreads the work evenly, as a batch of many lengths does better.
         graphs: `pad` computes batches at the next captured CUDA-graph size; `none` prices them as they are.
     """
 
@@ -65,6 +68,7 @@ class Roofline(CostModel):
     expert_popularity_skew: float = Field(0.0, ge=0, le=4)
     expert_adjacent_correlation: float = Field(0.0, ge=0, le=1)
     attention_kernel: Literal["auto", "packed"] = "auto"
+    attention_waves: Literal["none", "count"] = "none"
     graphs: Literal["none", "pad"] = "none"
 
     def located(self, base_dir: Path) -> Self:
@@ -80,7 +84,8 @@ class Roofline(CostModel):
         found = choose_profile(deployment.gpu, self.profile)
         routing = Routing(self.expert_popularity_skew, self.expert_adjacent_correlation)
         chosen = packed_attention(found) if self.attention_kernel == "packed" else found
-        bound = bind_roofline(deployment, chosen, self.bound_engine(chosen.profile.steps), routing)
+        engine, waves = self.bound_engine(chosen.profile.steps), self.attention_waves == "count"
+        bound = bind_roofline(deployment, chosen, engine, routing, counts_waves=waves)
         if chosen is found:
             return bound
         caveat = f"{deployment.gpu.name}: packed attention kernels were not measured on it"
@@ -189,16 +194,25 @@ def bind_engine(engine: EngineProfile) -> BoundEngine:
 
 
 def bind_roofline(
-    deployment: Deployment, chosen: ChosenProfile, engine: BoundEngine, routing: Routing = UNIFORM
+    deployment: Deployment,
+    chosen: ChosenProfile,
+    engine: BoundEngine,
+    routing: Routing = UNIFORM,
+    *,
+    counts_waves: bool = False,
 ) -> BoundCost:
     """Bind target and drafter to the GPUs with the parameters of `chosen` and of the engine."""
-    stack = replace(target_stack(deployment, chosen), routing=routing)
+    head = engine.profile.replicates_lm_head
+    stack = replace(
+        target_stack(deployment, chosen), routing=routing, replicates_lm_head=head, counts_waves=counts_waves
+    )
     target = RooflineCost(stack.bind(deployment.target), engine.costs)
     drafter, kernels = deployment.drafter, drafter_costs(engine.costs)
     draft = target
     intake: PassCost = NO_COST
     if drafter is not None:
         on_gpus = drafter_stack(deployment, drafter, chosen)
+        on_gpus = replace(on_gpus, replicates_lm_head=head, counts_waves=counts_waves)
         draft = RooflineCost(on_gpus.bind(drafter), kernels)
         if drafter.states_in:
             intake = RooflineCost(on_gpus.bind_intake(drafter), kernels)

@@ -11,6 +11,7 @@ from sim.cost.gemm import GemmRate, bind_gemm, sum_terms
 from sim.cost.moe import UNIFORM, Experts, Routing
 from sim.cost.padding import NO_GRAPHS, CapturedGraphs
 from sim.cost.smooth import Terms, smooth_max
+from sim.cost.waves import in_waves
 from sim.hardware.gpu import Gpu
 from sim.hardware.profile import UNCERTAIN, ChosenProfile, ElementwiseFit, SamplerFit
 from sim.models.model import Model
@@ -186,6 +187,8 @@ class Stack:
     routing: Routing = UNIFORM
     graphs: CapturedGraphs = NO_GRAPHS
     expert_parallel: bool = False
+    replicates_lm_head: bool = False
+    counts_waves: bool = False
 
     def bind(self, model: Model) -> ModelParts:
         """All op groups of `model`."""
@@ -194,14 +197,16 @@ class Stack:
         kv_key = "fp8" if self.kv_cache_dtype == "fp8" else "bf16"
         group = Group(tp, gpu, chosen)
         fits = AttentionFits(chosen.decode_attention(kv_key), sections.extend_attention, sections.mla)
+        attention = bind_attention(model, tp, self.kv_cache_dtype, gpu, fits)
+        shares_head = tp > 1 and not self.replicates_lm_head
         return ModelParts(
             gemms=[self._gemm(model, shape) for shape in model.linear_shapes(tp)],
             experts=self._experts(model),
-            lm_head=self._gemm(model, model.lm_head_shape(tp)),
+            lm_head=self._gemm(model, model.lm_head_shape(tp if shares_head else 1)),
             sampler=Sampler(sections.sampler, 4.0 * model.vocab / gpu.memory_bandwidth),
-            attention=bind_attention(model, tp, self.kv_cache_dtype, gpu, fits),
+            attention=in_waves(attention, model, tp, gpu, fits.decode) if self.counts_waves else attention,
             all_reduce=group.all_reduces(2 * model.layers, 2.0 * model.hidden),
-            logits_gather=group.exchanges("all_gather", 1, 2.0 * model.vocab),
+            logits_gather=group.exchanges("all_gather", 1, 2.0 * model.vocab) if shares_head else NO_COLLECTIVE,
             elementwise=Elementwise(sections.elementwise, model.layers, self._traffic(model) / gpu.memory_bandwidth),
             graphs=self.graphs,
         )

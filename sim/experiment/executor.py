@@ -1,21 +1,19 @@
 """Runs pure functions over tasks: in this process, or in a pool of fresh (spawned) ones that survives its workers.
 
-When a worker dies, the pool is rebuilt. The tasks that were in flight are suspects: each is run again alone at the end,
-and one that kills its worker again is given up. Results do not depend on the number of workers or their luck.
+When a worker dies, another takes its place. The task it died over is a suspect: it is run again alone at the end, and
+given up when it kills its worker again. Results do not depend on the number of workers or their luck.
 """
 
-import multiprocessing
 import os
-import signal
-import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures import TimeoutError as FutureTimeout
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, cast
+
+from sim.experiment.worker import Answer, Worker
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -84,7 +82,7 @@ class Serial:
 class LocalPool:
     """Spawned processes, started when there is work for more than one and kept until `close`.
 
-    A worker that hangs is treated like one that died: the tasks in flight are run again alone, with the same patience.
+    A worker that hangs is treated like one that died: its task is run again alone, with the same patience.
 
     Args:
         jobs: the most workers at a time.
@@ -93,7 +91,8 @@ class LocalPool:
 
     def __init__(self, jobs: int, stall_s: float = STALL_S) -> None:
         self._jobs, self._stall_s = jobs, stall_s
-        self._pool: ProcessPoolExecutor | None = None
+        self._workers: list[Worker] = []
+        self._flying: dict[Connection, tuple[Worker, int]] = {}
 
     def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> Iterator[tuple[int, R | Died]]:
         """Tasks side by side; leaving the iterator early (or an interrupt) stops the workers at once."""
@@ -103,7 +102,7 @@ class LocalPool:
         suspects: list[int] = []
         try:
             yield from self._together(function, tasks, suspects)
-            for index in suspects:
+            for index in sorted(suspects):
                 yield index, self._alone(function, tasks[index])
         except BaseException:
             self.close()
@@ -111,60 +110,53 @@ class LocalPool:
 
     def close(self) -> None:
         """Stop the workers now, whatever they do."""
-        if self._pool is not None:
-            processes = list((self._pool._processes or {}).values())
-            self._pool.shutdown(wait=False, cancel_futures=True)
-            for process in processes:
-                process.kill()
-            self._pool = None
+        self._flying.clear()
+        while self._workers:
+            self._workers.pop().kill()
 
     def _together(
         self, function: Callable[[T], R], tasks: Sequence[T], suspects: list[int]
     ) -> Iterator[tuple[int, R | Died]]:
-        todo, flying = list(range(len(tasks)))[::-1], dict[Future[R], int]()
-        while todo or flying:
-            try:
-                # One task waits for each that runs, so that no worker idles and few are suspected when one dies.
-                while todo and len(flying) < 2 * self._jobs:
-                    flying[self._workers().submit(function, tasks[todo[-1]])] = todo[-1]
-                    todo.pop()
-                done, _ = wait(flying, self._stall_s, FIRST_COMPLETED)
-                if not done:
-                    raise BrokenProcessPool
-                for future in done:
-                    result = future.result()
-                    yield flying.pop(future), result
-            except BrokenProcessPool:
-                suspects += sorted(flying.values())
-                flying.clear()
-                self.close()
+        todo, finished = deque(range(len(tasks))), list[tuple[int, Answer]]()
+        while todo or self._flying or finished:
+            # Workers get their next tasks before anybody looks at what they did, so that none idles.
+            while todo and len(self._flying) < self._jobs:
+                self._give(function, tasks[todo[0]], todo.popleft())
+            for index, answer in finished:
+                yield index, cast(R, answer.result())
+            finished = self._gather(suspects) if self._flying else []
+
+    def _give(self, function: Callable[[T], R], task: T, index: int) -> None:
+        idle = (worker for worker in self._workers if worker.pipe not in self._flying)
+        worker = next(idle, None)
+        if worker is None:
+            worker = Worker()
+            self._workers.append(worker)
+        self._flying[worker.pipe] = worker, index
+        worker.give(function, task)
+
+    def _gather(self, suspects: list[int]) -> list[tuple[int, Answer]]:
+        """The answers that are there, at least one unless workers died; those that died over a task are let go."""
+        ready = [pipe for pipe in wait_for(list(self._flying), self._stall_s) if isinstance(pipe, Connection)]
+        answers = []
+        for pipe in ready or list(self._flying):
+            worker, index = self._flying.pop(pipe)
+            answer = worker.answer() if ready else None
+            if answer is None:
+                suspects.append(index)
+                self._workers.remove(worker)
+                worker.kill()
+            else:
+                answers.append((index, answer))
+        return answers
 
     def _alone(self, function: Callable[[T], R], task: T) -> R | Died:
         self.close()
-        try:
-            return self._workers(1).submit(function, task).result(self._stall_s)
-        except BrokenProcessPool:
-            return Died()
-        except FutureTimeout:
-            return Died(f"no answer for {self._stall_s:g} s, twice")
-        finally:
+        worker = Worker()
+        self._workers.append(worker)
+        worker.give(function, task)
+        if not worker.pipe.poll(self._stall_s):
             self.close()
-
-    def _workers(self, jobs: int | None = None) -> ProcessPoolExecutor:
-        if self._pool is None:
-            context = multiprocessing.get_context("spawn")  # forking is unsafe once threads exist
-            self._pool = ProcessPoolExecutor(jobs or self._jobs, mp_context=context, initializer=_start_worker)
-        return self._pool
-
-
-def _start_worker() -> None:
-    """Interrupts are the parent's business, and a worker must not outlive it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
-
-
-def _leave_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait_for([parent.sentinel])
-        os._exit(1)
+            return Died(f"no answer for {self._stall_s:g} s, twice")
+        answer = worker.answer()
+        return Died() if answer is None else cast(R, answer.result())

@@ -35,6 +35,8 @@ class EngineProfile(Spec):
             verified one (float32 logits, rejection sampling, ragged metadata, detokenising).
         kv_reads: how often attention reads the KV of a sequence with several new tokens; decode reads it once.
         time_scale: kernels of this engine in units of those that the GPU profiles were fitted on.
+        replicates_lm_head: under tensor parallelism every GPU computes all logits from the whole LM head, and nothing
+            is gathered; False: each GPU has its share of the vocabulary. Memory counts a share either way.
         checked_batch, checked_context_tokens: up to where speculative steps were compared with measurements; 0: never.
         caveats: what a reader of results has to know about this profile; none when it was checked against servers.
     """
@@ -49,6 +51,7 @@ class EngineProfile(Spec):
     per_row_us: Measured
     kv_reads: Measured
     time_scale: Measured
+    replicates_lm_head: bool = False
     checked_batch: int = Field(ge=0)
     checked_context_tokens: int = Field(ge=0)
     caveats: Seq[str] = ()

@@ -84,6 +84,24 @@ def _kernels_differ(context: Context) -> Iterator[Finding]:
         yield note(("cost_model", "attention_kernel"), message)
 
 
+@reads("cost_model", "hardware", "model")
+def _waves_are_known(context: Context) -> Iterator[Finding]:
+    """Waves are counted where the profile says how many blocks run at once."""
+    cost, gpu, model = context.scenario.cost_model, context.gpu, context.model
+    if not isinstance(cost, Roofline) or cost.attention_waves == "none" or gpu is None or model is None:
+        return
+    try:
+        chosen = choose_profile(gpu, cost.located(context.base_dir).profile)
+    except ScenarioError:  # reported where the cost model is bound
+        return
+    where = ("cost_model", "attention_waves")
+    key = "fp8" if context.scenario.model.kv_cache_dtype == "fp8" else "bf16"
+    if chosen.decode_attention(key).blocks_per_sm is None:
+        yield note(where, f"no effect: the profile of {gpu.name} ({chosen.profile.id}) knows no waves for {key} KV")
+    elif model.is_mla:
+        yield note(where, f"no effect: {model.name} has latent attention")
+
+
 @reads("engine", "model")
 def _dtypes_agree(context: Context) -> Iterator[Finding]:
     engine, model = context.scenario.engine, context.scenario.model

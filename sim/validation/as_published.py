@@ -72,6 +72,7 @@ _ENGINES = (
     (r"sglang", "sglang"),
     (r"tensor-?rt|trt-?llm", "trtllm"),
     (r"llama\.?cpp", "llamacpp"),
+    (r"authors'? backend.*gpt-fast", "magicdec"),
     (r"gpt-fast|cuda graphs", "none"),
     (r"hugging ?face|transformers|\bhf\b|prototype|pytorch eager|authors'? code", "hf"),
 )

@@ -85,7 +85,8 @@ class Case:
         if naive:
             return {"kind": "naive"}
         packed = {"attention_kernel": "packed"} if "flashinfer" in self.row.engine.lower() else {}
-        return {"kind": "roofline", "engine": self.engine, **packed}
+        waves = {"attention_waves": "count"} if self.drive == "steps" else {}  # sequences of one length
+        return {"kind": "roofline", "engine": self.engine, **packed, **waves}
 
     def scenario(self, tokens_per_step: float | None, *, naive: bool = False) -> dict[str, Any]:
         """The scenario as plain data: what one would write in YAML.

@@ -224,7 +224,7 @@ def _steps(case: Case) -> Found:
         setup = set_up(load_mapping(case.scenario(None, naive=naive)).scenario, "plain", Path())
         times.append(step_times(setup, case.batch, context, case.num_drafts))
         errors.append(decode_step(setup, case.batch, context).error(setup.cost.relative_error))
-    gains = [row.tokens_per_step * one.plain_ms / (stated.drafts_ms + one.verify_ms) for one in times]
+    gains = [row.tokens_per_step * one.plain_ms / (stated.drafts_ms + one.step_ms) for one in times]
     ours, naive_times = times
     scores = (
         Score(row.case_id, group, "speed-up", row.load, gains[0], _speedup_of(case), naive=gains[1],

@@ -112,3 +112,13 @@ def test_logits_are_gathered_from_the_group(deploy):
     assert alone.price(plain_pass(8, 100)).collective == 0.0
     few, more = (group.price(plain_pass(8, 100)._replace(num_logit_rows=rows)).collective for rows in (8, 9))
     assert more - few == pytest.approx(2.0 * 128_256 * 0.75 / find_gpu("h100-sxm").link_bandwidth)
+
+
+def test_an_engine_that_replicates_the_lm_head_computes_all_logits_on_every_gpu(deploy):
+    """The head of one GPU in a group of eight, and nothing to gather; on one GPU the same as anybody."""
+    alone, group = (Roofline(engine="magicdec").bind(deploy("llama-3.1-8b", "a100-sxm-80gb", tp=tp)) for tp in (1, 8))
+    forward = verify_pass(128, 4000, 2)
+    assert group.target.price(forward).lm_head == alone.target.price(forward).lm_head
+    shared = Roofline(engine="none").bind(deploy("llama-3.1-8b", "a100-sxm-80gb", tp=8)).target.price(forward)
+    assert group.target.price(forward).lm_head > 4 * shared.lm_head
+    assert group.target.price(forward).collective < shared.collective

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from sim.errors import CapacityError, InvariantError, ResultsError, ScenarioError, SimError
-from sim.experiment.executor import LocalPool, Serial, local_executor
+from sim.experiment import executor
+from sim.experiment.executor import Serial
 from sim.experiment.results import load
 from sim.experiment.rounds import HowToRun
 from sim.experiment.run import Interrupted, begun, find_unfinished, run
@@ -340,7 +341,7 @@ def _group_lives(group: int) -> bool:
 
 
 def test_serial_execution_needs_no_pool(small: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LocalPool, "_workers", None)
+    monkeypatch.setattr(executor, "Worker", None)
     assert run(small(), tmp_path, jobs=1).is_dir()
-    with local_executor(8) as executor:
-        assert [value for _, value in executor.run(abs, [-1])] == [1]
+    with executor.local_executor(8) as pool:
+        assert [value for _, value in pool.run(abs, [-1])] == [1]

@@ -11,7 +11,7 @@ def values(engine: EngineProfile) -> dict[str, Measured]:
 
 
 def test_shipped_engines():
-    assert set(engine_ids()) == {"vllm", "vllm-0.10", "sglang", "trtllm", "hf", "llamacpp", "none"}
+    assert set(engine_ids()) == {"vllm", "vllm-0.10", "sglang", "trtllm", "hf", "llamacpp", "magicdec", "none"}
 
 
 @pytest.mark.parametrize("engine_id", engine_ids())

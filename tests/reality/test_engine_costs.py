@@ -8,6 +8,7 @@ import pytest
 from sim.hardware.engine_profile import find_engine
 from sim.validation.engine_cells import shipped
 from sim.validation.engine_fit import engine_lines, errors, explanations, fit_sglang, magicdec, sglang_cells, vllm_cells
+from sim.validation.step_loop_fit import fit_host, loop_steps
 
 
 @pytest.fixture
@@ -28,6 +29,18 @@ def test_verification_reads_the_kv_once_in_magicdec(published: Path) -> None:
     for found in magicdec(published):
         assert 0.98 < found.reads < 1.06
         assert 10 < found.per_token_us < 30
+
+
+def test_the_host_time_of_magicdec_is_the_fit_and_holds_elsewhere(shared_data: Path) -> None:
+    """Fitted to plain steps of Llama-2-7B; those of Llama-3.1-8B and every verification are predicted."""
+    found = fit_host(loop_steps(shared_data))
+    print(found)
+    host = find_engine("magicdec").host_base_ms
+    assert found.host_ms == pytest.approx(host.value, abs=0.01)
+    assert found.error_ms < host.error
+    assert found.fitted < 3.0
+    assert found.left_out < 5.0
+    assert found.verify < 2.0
 
 
 def test_shipped_profiles_are_the_fits(published: Path) -> None:

@@ -202,3 +202,14 @@ def test_files_of_acceptance_are_read_when_a_scenario_is_checked(problems_of) ->
         (problem,) = problems_of(HEAD + f"  e: {arm}\n")
         assert problem.key == "arms.e.acceptance"
         assert "cannot" in problem.message
+
+
+def test_waves_are_said_to_do_nothing_where_none_are_known(load) -> None:  # type: ignore[no-untyped-def]
+    waves = "arms: {plain: {}}\nmodel: MODEL\ncost_model: {kind: roofline, attention_waves: count}\nhardware: GPU\n"
+
+    def notes(model: str, gpu: str) -> list[str]:
+        return [one for one in load(waves.replace("MODEL", model).replace("GPU", gpu)).notes if "waves" in one]
+
+    (hopper,) = notes("llama-3.1-8b", "h100-sxm")
+    assert "cost_model.attention_waves: no effect: the profile of H100-SXM (h100-sxm) knows no waves" in hopper
+    assert notes("llama-3.1-8b", "a100-sxm-80gb") == []
