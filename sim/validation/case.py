@@ -68,7 +68,8 @@ class Case:
         """What rows have in common that differ in the load and K only."""
         row = self.row
         context = row.input_len if self.drive == "steps" else ""
-        return (row.source, row.table, row.target_model, row.gpu, row.engine, row.method, row.dataset, context)
+        text = (row.dataset, row.temperature, context)
+        return (row.source, row.table, row.target_model, row.gpu, row.engine, row.method, *text)
 
     @property
     def tree(self) -> bool:

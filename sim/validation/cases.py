@@ -235,4 +235,7 @@ def _drafted(row: PublishedRow, drive: Drive, model: str, num_gpus: int) -> Draf
 
 
 def _config(row: PublishedRow, method: str, k_or_tree: str, model: str, num_gpus: int) -> dict[str, object]:
-    return stated_method.speculative_config(method, k_or_tree, row.notes, model, num_gpus)
+    config = stated_method.speculative_config(method, k_or_tree, row.notes, model, num_gpus)
+    if config["method"] == "dflash" and "coder" in row.target_model.lower():
+        config["draft_layers"] = 8  # arXiv 2602.06036: 5 layers, 8 for Coder models
+    return config

@@ -94,16 +94,12 @@ def read_published(folder: Path) -> list[PublishedRow]:
         ScenarioError: a table is malformed or a case is there twice; every fault with its line.
     """
     there = folder / "published"
-    paths = sorted((there if there.is_dir() else folder).glob("*.csv"))
-    rows = [row for path in paths for row in _read(path)]
-    names = [row.case_id for row in rows]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ScenarioError(f"{there}: cases given twice: {', '.join(twice)}")
-    return rows
+    known: dict[str, str] = {}
+    return [row for path in sorted((there if there.is_dir() else folder).glob("*.csv")) for row in _read(path, known)]
 
 
-def _read(path: Path) -> Iterable[PublishedRow]:
-    """Rows of one file; none where it is a table of another kind (no column `case_id`)."""
+def _read(path: Path, known: dict[str, str]) -> Iterable[PublishedRow]:
+    """Rows of one file; none where it is a table of another kind (no column `case_id`). `known`: where each case is."""
     text, _ = read_text(path)
     header, body = csv_rows(text, path) if text.strip() else ([], [])
     if "case_id" not in header:
@@ -115,11 +111,21 @@ def _read(path: Path) -> Iterable[PublishedRow]:
     blank = Cells("", [""] * len(columns["case_id"].text), columns["case_id"].lines, True)
     words = [columns.get(name, blank).text for name in _TEXT]
     numbers = [convert(columns.get(name, blank), problems, _positive, None) for name in _NUMBERS]
-    convert(columns["case_id"], problems, _named, "")
+    _check_names(path, columns["case_id"], known, problems)
     trust = convert(columns["trust"], problems, _trust, 0)
     problems.raise_if_any()
     cells = zip(*([one.strip() for one in column] for column in words), *numbers, trust, strict=True)
     return [PublishedRow(*cell) for cell in cells]
+
+
+def _check_names(path: Path, cells: Cells, known: dict[str, str], problems: Problems) -> None:
+    """Every case has a name of its own, over all files."""
+    for line, cell in zip(cells.lines, cells.text, strict=True):
+        name, here = cell.strip(), f"{path.name}:{line}"
+        if not name:
+            problems.add(line, cells.name, "expected a name")
+        elif (first := known.setdefault(name, here)) != here:
+            problems.add(line, cells.name, f"{name!r} is already at {first}")
 
 
 def _filled(rows: list[list[str]]) -> list[list[str]]:
@@ -127,12 +133,6 @@ def _filled(rows: list[list[str]]) -> list[list[str]]:
     while rows and not any(rows[-1]):
         rows = rows[:-1]
     return rows
-
-
-def _named(cell: str) -> str:
-    if not cell.strip():
-        raise ValueError("a name")
-    return cell
 
 
 def _positive(cell: str) -> float | None:

@@ -114,8 +114,6 @@ def speculative_config(name: str, k_or_tree: str, notes: str, model: str, num_gp
     config: dict[str, object] = {"method": ours, **drafts(shape, notes)}
     if ours == "draft_model":
         config |= _draft_model(name, model, num_gpus)
-    if ours == "dflash" and "coder" in model:
-        config["draft_layers"] = 8  # arXiv 2602.06036: 5 layers, 8 for Coder models
     if config.get("tree") == {"kind": "named", "name": "medusa_7b_63"}:
         config["num_heads"] = 5  # the heads published with that tree
     return config

@@ -35,7 +35,10 @@ def test_every_fault_of_a_table_is_named_with_its_line(publish, tmp_path):
 
 def test_cases_given_twice_and_missing_columns_are_errors(publish, tmp_path):
     publish({"case_id": "a"}, {"case_id": "a"})
-    with pytest.raises(ScenarioError, match="given twice: a"):
+    with pytest.raises(ScenarioError, match=r"some\.csv:3: case_id: 'a' is already at some\.csv:2"):
+        read_published(tmp_path)
+    publish({"case_id": ""})
+    with pytest.raises(ScenarioError, match=r"some\.csv:2: case_id: expected a name"):
         read_published(tmp_path)
     (tmp_path / "published" / "some.csv").write_text("case_id,source\na,b\n")
     with pytest.raises(ScenarioError, match="missing columns target_model, gpu"):
@@ -242,6 +245,14 @@ def test_columns_beyond_the_needed_ones_may_be_missing(tmp_path):
     assert (case.load, case.metric.figure, case.lengths[:2]) == (8, "throughput", (256, 256))
     (there / "mine.csv").write_text("")
     assert read_published(tmp_path) == []
+
+
+def test_coder_models_have_deeper_block_drafters(publish):
+    row = {"method": "DFlash", "k_or_tree": "block 16", "engine": "SGLang 0.5.9", "gpu": "B200"}
+    folder = publish(row | {"target_model": "Qwen3-Coder-30B-A3B-Instruct"}, row | {"target_model": "Qwen3-8B"})
+    cases, _ = build_cases(read_published(folder), folder)
+    assert [case.config.get("draft_layers") for case in cases] == [8, None]
+    assert cases[0].common["model"]["target"] == "qwen3-30b-a3b"
 
 
 def test_gpus_as_sources_write_them():
