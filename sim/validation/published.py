@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sim.csv_table import Cells, Problems, convert, csv_columns, csv_rows
-from sim.errors import ScenarioError
 from sim.text_file import read_text, refuse
 from sim.validation.stated_metric import metric
 
