@@ -29,6 +29,7 @@ class Case:
         metric: what the source measured.
         advisory: shown apart and outside of all targets: of trust 3, or run with settings that the row does not state.
         remarks: what was assumed.
+        repeat: rows before this one that measured the same at the same load.
     """
 
     row: PublishedRow
@@ -42,6 +43,7 @@ class Case:
     metric: Metric
     advisory: bool
     remarks: tuple[str, ...]
+    repeat: int = 0
 
     @property
     def num_drafts(self) -> int:
@@ -60,7 +62,12 @@ class Case:
 
     @property
     def curve(self) -> tuple[str, ...]:
-        """What rows have in common that differ in the load only."""
+        """What rows have in common that differ in the load only; each load once."""
+        return (*self.line, str(self.repeat))
+
+    @property
+    def line(self) -> tuple[str, ...]:
+        """The same with repeated measurements."""
         return (*self.sweep, self.row.k_or_tree)
 
     @property
@@ -68,8 +75,8 @@ class Case:
         """What rows have in common that differ in the load and K only."""
         row = self.row
         context = row.input_len if self.drive == "steps" else ""
-        text = (row.dataset, row.temperature, context)
-        return (row.source, row.table, row.target_model, row.gpu, row.engine, row.method, *text)
+        server = (row.source, row.table, row.target_model, row.gpu, row.n_gpus, row.engine)
+        return (*server, row.method, row.dataset, row.temperature, context)
 
     @property
     def tree(self) -> bool:

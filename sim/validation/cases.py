@@ -1,7 +1,9 @@
 """Published rows -> cases, or the reason why a row cannot be run."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,7 +56,18 @@ def build_cases(rows: Sequence[PublishedRow], folder: Path) -> tuple[list[Case],
             cases.append(builder.case(row))
         except SimError as error:
             not_run.append(NotRun(row, first_line(error)))
-    return cases, not_run
+    return _counted(cases), not_run
+
+
+def _counted(cases: Sequence[Case]) -> list[Case]:
+    """Told apart where several measured the same at the same load."""
+    before: Counter[tuple[object, ...]] = Counter()
+    found = []
+    for case in cases:
+        key = (*case.line, case.load, case.advisory)
+        found.append(replace(case, repeat=before[key]))
+        before[key] += 1
+    return found
 
 
 def first_line(error: SimError) -> str:

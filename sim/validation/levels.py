@@ -46,7 +46,7 @@ def levelled(runner: Runner, sweep: Sequence[Case]) -> Iterator[Levelled | Unlev
     """Acceptance of the cases of a sweep: rows that differ in load and K only."""
     curves: dict[tuple[str, ...], list[Case]] = defaultdict(list)
     for case in sorted(sweep, key=lambda case: (case.num_drafts, case.load)):
-        curves[case.curve].append(case)
+        curves[case.line].append(case)
     stated = {case.num_drafts: case.row.tokens_per_step for case in sweep if case.row.tokens_per_step and not case.tree}
     anchor: tuple[int, Tokens] | None = None
     for curve in curves.values():

@@ -204,6 +204,14 @@ def test_advisory_rows_are_run_apart_and_move_no_target(publish):
     assert "## Advisory" not in render_speedup(alone, [])
 
 
+def test_repeated_measurements_are_curves_of_their_own(publish):
+    tree = {"k_or_tree": "2/2/4", "mean_accepted_len": "", "speedup": "1.4"}
+    suite = run(publish, tree, tree | {"speedup": "1.3"}, tree | {"batch_or_concurrency": "8", "speedup": "1.1"})
+    assert [found.case.repeat for found in suite.found] == [0, 1, 0]
+    assert len(stops(suite.found)) == 1
+    assert "solved at 1" in suite.found[1].acceptance
+
+
 def test_a_load_that_does_not_fit_leaves_the_others(publish):
     big = {"target_model": "Llama-3.1-70B", "mean_accepted_len": "2"}
     suite = run(publish, big | {"n_gpus": "1"}, big | {"n_gpus": "4"})
