@@ -1,8 +1,7 @@
 """CSV tables of measured times, as columns; rows of one GPU and kernel are one fit."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -67,15 +66,22 @@ class Table(NamedTuple):
         return [tuple(map(str, row)) for row in zip(*(self.columns[c] for c in columns), strict=True)]
 
 
-def read_table(path: Path, required: Sequence[str], numbers: Sequence[str] = (), optional: Sequence[str] = ()) -> Table:
+def read_table(
+    path: Path,
+    required: Sequence[str],
+    numbers: Sequence[str] = (),
+    counts: Sequence[str] = (),
+    optional: Sequence[str] = (),
+) -> Table:
     """Read a CSV with a header. Blank lines are passed over.
 
     Args:
         path: the file.
         required: columns that must be there.
-        numbers: columns of which every cell must be a finite number of at least 0, and above 0 for times; those that
-            the table does not have are not looked at.
-        optional: the same of columns whose cells may be blank.
+        numbers: columns of which every cell must be a whole number of at least 1, or, for times and lengths (`_us`,
+            `_ms`, `_length`), a finite number above 0; those that the table does not have are not looked at.
+        counts: columns of finite numbers of at least 0.
+        optional: the same, of columns whose cells may be blank.
 
     Raises:
         CalibrationError: without rows, ragged, or columns missing; names what is there.
@@ -94,7 +100,12 @@ def read_table(path: Path, required: Sequence[str], numbers: Sequence[str] = (),
         raise CalibrationError(f"{path}: no rows")
     lines = [line for line, _ in body]
     cells = dict(zip(header, zip(*(row for _, row in body), strict=True), strict=True))
-    _check_numbers(path, {name: cells[name] for name in (*numbers, *optional) if name in cells}, lines, optional)
+    checks = {name: _positive if name.endswith(_REALS) else _size for name in numbers}
+    checks |= {**dict.fromkeys(counts, _amount), **dict.fromkeys(optional, _blank)}
+    problems = Problems(path)
+    for name, check in checks.items():
+        convert(Cells(name, cells.get(name, ()), lines if name in cells else (), False), problems, check, 0.0)
+    problems.raise_if_any()
     return Table(path.name, {name: np.array(values, dtype=np.str_) for name, values in cells.items()})
 
 
@@ -105,19 +116,14 @@ def _rows(text: str, path: Path) -> list[list[str]]:
     return [header, *rows]
 
 
-def _check_numbers(
-    path: Path, columns: dict[str, tuple[str, ...]], lines: Sequence[int], optional: Sequence[str]
-) -> None:
-    problems = Problems(path)
-    for name, cells in columns.items():
-        of = _time if name.endswith(_TIMES) else _amount
-        parse = partial(_blank_or, of) if name in optional else of
-        convert(Cells(name, cells, lines, False), problems, parse, 0.0)
-    problems.raise_if_any()
+#: Endings of columns that need not hold whole numbers.
+_REALS = ("_us", "_ms", "_length")
 
 
-#: Endings of columns of times, which are never 0.
-_TIMES = ("_us", "_ms")
+def _size(cell: str) -> float:
+    if not (_is_number(cell) and 1 <= float(cell) < math.inf and float(cell).is_integer()):
+        raise ValueError("a whole number of at least 1")
+    return float(cell)
 
 
 def _amount(cell: str) -> float:
@@ -126,14 +132,14 @@ def _amount(cell: str) -> float:
     return float(cell)
 
 
-def _time(cell: str) -> float:
+def _positive(cell: str) -> float:
     if not (_is_number(cell) and 0 < float(cell) < math.inf):
         raise ValueError("a finite number above 0")
     return float(cell)
 
 
-def _blank_or(parse: Callable[[str], float], cell: str) -> float:
-    return parse(cell) if cell.strip() else 0.0
+def _blank(cell: str) -> float:
+    return _amount(cell) if cell.strip() else 0.0
 
 
 def _is_number(text: str) -> bool:

@@ -27,10 +27,11 @@ OPERATORS = (
     LAYER_PRODUCTS, ELEMENTWISE, SAMPLER,
 )  # fmt: skip
 
-#: Columns of these tables that hold names; the others are numbers.
+#: Columns of these tables that hold names, and those of numbers that may be 0; the others are above 0.
 _TEXTS = frozenset(
     ("gpu", "stack", "dtype", "kv_dtype", "weight_dtype", "kernel", "routing", "model", "layer", "op")
 )  # fmt: skip
+COUNTS = ("prefill_q", "prefill_ctx", "n_decode", "decode_ctx")
 
 
 class Comparison(NamedTuple):
@@ -108,7 +109,8 @@ def compare_folder(folder: Path) -> Report:
     for operator in OPERATORS:
         path = folder / operator.file
         if path.is_file():
-            table = read_table(path, operator.columns, [name for name in operator.columns if name not in _TEXTS])
+            sizes = [name for name in operator.columns if name not in (*_TEXTS, *COUNTS)]
+            table = read_table(path, operator.columns, sizes, COUNTS)
             _compare_table(operator, with_elementwise_sums(table) if operator is ELEMENTWISE else table, report)
     return report
 

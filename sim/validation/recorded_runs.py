@@ -94,10 +94,12 @@ def read_recorded(path: Path) -> Recorded:
         SimError: a file is missing or malformed; file, line and column.
     """
     name = path.name.removesuffix("_requests.csv")
-    requests = read_table(path, _REQUESTS, _REQUESTS)
+    requests = read_table(path, _REQUESTS, _REQUESTS[3:], _REQUESTS[:3])
     engine = _engine(path.with_name(f"{name}_engine.json"))
     seconds = path.with_name(f"{name}_seconds.csv")
-    series = read_table(seconds, _SECONDS[:3], _SECONDS[:3], _SECONDS[3:]) if seconds.is_file() else None
+    series = (
+        read_table(seconds, _SECONDS[:3], counts=_SECONDS[:3], optional=_SECONDS[3:]) if seconds.is_file() else None
+    )
     return Recorded(name, requests, engine, series)
 
 

@@ -21,7 +21,7 @@ from sim.cost.base import BoundCost
 from sim.cost.passes import plain_pass, prefill_pass
 from sim.cost.roofline import Naive, Roofline, bind_roofline
 from sim.deployment import Deployment, plan_deployment
-from sim.errors import CalibrationError, SimError
+from sim.errors import SimError
 from sim.hardware.catalogue import find_gpu
 from sim.hardware.engine_profile import find_engine
 from sim.hardware.gpu import Gpu
@@ -109,16 +109,14 @@ def read_settings(path: Path) -> dict[Server, dict[Setting, list[Measured]]]:
     Raises:
         CalibrationError, ScenarioError: the file is malformed; names columns and rows.
     """
-    table = read_table(path, _COLUMNS, _COLUMNS[4:9], (*_COLUMNS[9:], "ttft_ms"))
+    table = read_table(path, _COLUMNS, _COLUMNS[4:9], optional=(*_COLUMNS[9:], "ttft_ms"))
     first = table.optional_numbers("ttft_ms").tolist()
     spread = [_spread(*key) for key in table.keys(("tp", "moe_ep", "attention_dp"))]
     servers = [Server(m, g.replace("_", "-"), b, p) for m, g, b, p in table.keys(_COLUMNS[:4])]
     numbers = [table.numbers(name).tolist() for name in _COLUMNS[4:9]]
     found: dict[Server, dict[Setting, list[Measured]]] = defaultdict(lambda: defaultdict(list))
     lines = zip(servers, spread, *numbers, first, strict=True)
-    for line, (server, whole, isl, osl, concurrency, tp, tpot, ttft) in enumerate(lines, start=2):
-        if not (min(isl, osl, concurrency, tp, tpot) > 0 and math.isfinite(isl + osl + concurrency + tp + tpot)):
-            raise CalibrationError(f"{path.name}: row {line}: lengths, concurrency, tp and tpot_ms must be positive")
+    for server, whole, isl, osl, concurrency, tp, tpot, ttft in lines:
         layout = (0, False) if whole is None else (round(tp), whole)
         setting = Setting(round(isl), round(osl), round(concurrency), *layout)
         found[server][setting].append(Measured(tpot, ttft))

@@ -82,7 +82,7 @@ def _groups(folder: Path) -> list[tuple[Table, Table | None]]:
     if not ((folder / "layers.csv").is_file() and (folder / "attention_mixed.csv").is_file()):
         return []
     layers = read_table(folder / "layers.csv", LAYER_PRODUCTS.columns, ("tp", "tokens", "time_us"))
-    mixed = read_table(folder / "attention_mixed.csv", (*MIXED.columns, "tp"), ("tp", *MIXED.columns[5:]))
+    mixed = read_table(folder / "attention_mixed.csv", (*MIXED.columns, "tp"), ("tp", "time_us"), MIXED.columns[5:9])
     kernels = dict(mixed.groups(_KEY))
     return [(rows, kernels.get(key)) for key, rows in layers.groups(_KEY)]
 

@@ -110,7 +110,7 @@ class JointProfiles:
     """Joint fits to the kernels of a report, one for every architecture that is left out, made when asked for."""
 
     def __init__(self, report: Report) -> None:
-        self.parts = list(_parts(report.comparisons))
+        self.parts = [part for part in _parts(report.comparisons) if _is_priced(part, find_profile("default"))]
         self._made: dict[str, Joint] = {}
 
     def without(self, gpu: Gpu) -> ChosenProfile:
@@ -203,6 +203,14 @@ def _section_of(part: Part, profile: Profile) -> Fit:
             section[int(name) if name.isdigit() else name] if isinstance(section, dict) else getattr(section, name)
         )
     return section  # type: ignore[no-any-return]
+
+
+def _is_priced(part: Part, profile: Profile) -> bool:
+    """Whether the profile has a section for it: not for collectives of 7 GPUs."""
+    try:
+        return _section_of(part, profile) is not None
+    except LookupError:
+        return False
 
 
 def _joint_fit(parts: Sequence[Part], profile: Profile) -> Fit:
