@@ -26,6 +26,7 @@ from sim.validation.speedup import run_speedups
 from sim.validation.speedup_gates import speedup_gates
 from sim.validation.speedup_report import render_speedup, speedup_groups
 from sim.validation.steps import compare_steps, skipped_steps
+from sim.validation.suite_page import page
 from sim.validation.time_shares import score_shares
 from sim.validation.transfer import transfers
 
@@ -177,7 +178,7 @@ def _acceptance(data: Path) -> tuple[str, SuiteSummary]:
     means = means._replace(not_run=(*too_small(data), *means.not_run))
     if not (sets or means.scores or means.not_run):
         raise nothing_to_score(data, "acceptance")
-    return render_acceptance(sets) + render_means(means), of_acceptance(targets(sets))
+    return page(render_acceptance(sets), render_means(means)), of_acceptance(targets(sets))
 
 
 def _server(data: Path) -> tuple[str, SuiteSummary]:

@@ -28,7 +28,7 @@ _CHAT = "sharegpt"
 _BLOCKS = ("dflash", "dspark")
 
 #: Of what the best guess leaves, how much the second, third, ... takes; what the drafter of a grown tree knows of a
-#: position. Both as in `scenarios/methods/eagle-tree.yaml`, whose ranks and spread no source states.
+#: position. Both as in `scenarios/methods/eagle-tree.yaml`: a guess, made before it was compared with anything.
 _FURTHER_RANKS = (0.41, 0.15, 0.07, 0.055, 0.037, 0.026, 0.018, 0.015, 0.011)
 _CONFIDENCE_SPREAD = 0.2
 

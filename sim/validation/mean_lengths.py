@@ -197,11 +197,11 @@ not separable in K and not predicted.
 
 def render_means(means: MeanScores) -> str:
     """A section of the page `acceptance`; empty where a folder has no such means."""
-    if not means.scores and not means.not_run:
-        return ""
+    missing = "### Not predicted\n\n" + reasons(means.not_run) if means.not_run else ""
+    if not means.scores:
+        return page(missing.removeprefix("#")) if missing else ""
     groups: dict[str, list[Score]] = {}
     for score in means.scores:
         groups.setdefault(f"{score.group}: {score.quantity}", []).append(score)
     tables = [f"### {name}\n\n{score_table(scores)}" for name, scores in groups.items()]
-    missing = "### Not predicted\n\n" + reasons(means.not_run) if means.not_run else ""
     return page(_PAGE.format(at=f"K = {LEVEL_AT}"), summary_table(list(groups.items())), *tables, missing)
