@@ -30,7 +30,7 @@ _CONSTANT = 10_000.0
 def recognises(document: Mapping[str, Any]) -> bool:
     """Whether metrics are blocks with a unit."""
     block = document.get("output_token_throughput") or document.get("request_latency")
-    return isinstance(block, Mapping) and "unit" in block
+    return isinstance(block, Mapping) and {"unit", "avg"} <= block.keys()  # aggregates over runs have a `mean`
 
 
 def read(fields: Fields, source: str) -> list[MeasuredPoint]:
@@ -77,6 +77,7 @@ def _load(fields: Fields) -> Load | None:
     phase = None if config is None else _phase(config)
     if phase is None:
         return None
+    _refuse_uneven(phase)
     users = phase.count("concurrency", required=False, least=1)
     rate_key = "rate" if "rate" in phase.data else "request_rate"
     rate = phase.positive(rate_key, required=False)
@@ -86,18 +87,36 @@ def _load(fields: Fields) -> Load | None:
         phase.wrong(rate_key, "with a concurrency beside it the client keeps a queue of its own, which is not "
                     "simulated; measure with one of the two")  # fmt: skip
     elif rate is None:
-        return Load(users)
+        return _closed(phase, users)
     else:
         shape = _burstiness(phase)
         return None if shape is None else Load(None, rate, shape)
     return None
 
 
+def _closed(phase: Fields, users: int | None) -> Load | None:
+    """A phase without a rate is a closed loop, unless it replays times of its own."""
+    kind = phase.data.get("type")
+    if kind not in (None, "concurrency"):
+        phase.wrong("type", f"found {kind!r}; known without a rate: concurrency")
+        return None
+    return Load(users)
+
+
+def _refuse_uneven(phase: Fields) -> None:
+    """Clients that change or hold back the load, which is not simulated."""
+    for key in ("prefill_concurrency", "cancellation", "concurrency_ramp", "prefill_ramp", "rate_ramp"):
+        if phase.data.get(key) is not None:
+            phase.wrong(key, "the client holds requests back, cancels them or changes the load: no operating point")
+
+
 def _phase(config: Fields) -> Fields | None:
     phases = config.data.get("phases")
     if phases is None:
         return config.section("loadgen")
-    named = list(phases.values()) if isinstance(phases, Mapping) else phases if isinstance(phases, list) else []
+    if isinstance(phases, Mapping):
+        phases = [{"name": name, **phase} for name, phase in phases.items() if isinstance(phase, Mapping)]
+    named = phases if isinstance(phases, list) else []
     found = [p for p in named if isinstance(p, Mapping) and "profiling" in (p.get("kind"), p.get("name"))]
     if len(found) == 1:
         return config.inside("phases", found[0])
@@ -117,4 +136,4 @@ def _burstiness(phase: Fields) -> float | None:
     return shapes[kind]
 
 
-FORMAT = Format(TOOL, recognises, read)
+FORMAT = Format(TOOL, "profile_export_aiperf.json", recognises, read)

@@ -50,6 +50,8 @@ class MeasuredPoint:
         metrics: values by their names in `summary.csv`: `output_throughput`, `mean_tpot_ms`, ...
         notes: what a reader has to know.
         duration_s: length of the test; None where rates were not taken over all of it.
+        drafts_per_step: draft tokens of a verify step; 0 where the server says that it drafted nothing, None where
+            the tool does not say.
     """
 
     source: str
@@ -61,6 +63,7 @@ class MeasuredPoint:
     metrics: Mapping[str, float]
     notes: tuple[str, ...] = ()
     duration_s: float | None = None
+    drafts_per_step: float | None = None
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
         """(key, message) of figures that cannot all be true, such as seconds under a name in milliseconds."""
@@ -183,10 +186,12 @@ class Format(NamedTuple):
 
     Attributes:
         tool: its name.
+        file: the one of its files that is read.
         recognises: whether a document is its own.
         read: points of a document, given where it comes from; faults go to the collector.
     """
 
     tool: str
+    file: str
     recognises: Callable[[Mapping[str, Any]], bool]
     read: Callable[[Fields, str], list[MeasuredPoint]]

@@ -5,7 +5,7 @@ Source: vllm-project/guidellm `benchmark/schemas/generative/metrics.py`, `schema
 here, averaged over *tokens*. Its "time per output token" contains TTFT and is not read. Request latency is in seconds.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sim.bench_results.base import Fields, Format, Load, MeasuredPoint, Times
@@ -17,6 +17,8 @@ _TIMES = {
 }  # fmt: skip
 #: Gaps this regular stand for a constant rate: their coefficient of variation is 1 %.
 _CONSTANT = 10_000.0
+#: A limit bites from this share of it on; cut-off requests matter from this share of the finished ones on.
+_BITES, _CUT = 0.8, 0.05
 
 
 def recognises(document: Mapping[str, Any]) -> bool:
@@ -59,10 +61,33 @@ def _point(entry: Fields, source: str) -> MeasuredPoint | None:
     )
     if load is None or not (completed and inputs and outputs and throughput):
         return None
-    notes = [*times.notes, "GuideLLM weights TPOT by tokens"]
+    _refuse_held_back(strategy, load, times.metrics)
+    notes = [*times.notes, "GuideLLM weights TPOT by tokens", *_left_out(entry, strategy, totals)]
     notes += [f"{failed} requests failed and are not simulated"] if failed else []
     values = {"output_throughput": throughput, **times.metrics}
     return MeasuredPoint(source, TOOL, load, completed, inputs, outputs, values, tuple(notes))
+
+
+def _refuse_held_back(strategy: Fields, load: Load, times: Mapping[str, float]) -> None:
+    """A limit on requests in flight is always stated; where it bites, the client queues (Little's law)."""
+    most, latency = strategy.number("max_concurrency", required=False), times.get("mean_e2el_ms")
+    if load.request_rate and most and latency and load.request_rate * latency / 1e3 > _BITES * most:
+        strategy.wrong("max_concurrency", f"{load.request_rate * latency / 1e3:.0f} requests in flight at a limit of "
+                       f"{most:g}: the client kept a queue of its own, which is not simulated")  # fmt: skip
+
+
+def _left_out(entry: Fields, strategy: Fields, totals: Fields | None) -> Iterator[str]:
+    """What the figures leave out and the simulation, which is measured from start to end, does not."""
+    config = entry.section("config", required=False)
+    for phase in ("warmup", "cooldown"):
+        found = None if config is None else config.data.get(phase)
+        if isinstance(found, Mapping) and (found.get("percent") or found.get("value")):
+            yield f"GuideLLM leaves the {phase} out, the simulated test does not"
+    if ramp := strategy.number("rampup_duration", required=False):
+        yield f"users start over {ramp:g} s, simulated ones at once"
+    done, cut = (None if totals is None else totals.number(key, required=False) for key in ("successful", "incomplete"))
+    if done and cut and cut > _CUT * done:
+        yield f"{cut:g} of {done + cut:g} requests were cut off at the end and not measured: long ones are missing"
 
 
 def _strategy(entry: Fields) -> Fields | None:
@@ -109,4 +134,4 @@ def _statistics(metrics: Fields, name: str, required: bool = False) -> dict[str,
     }
 
 
-FORMAT = Format(TOOL, recognises, read)
+FORMAT = Format(TOOL, "benchmarks.json", recognises, read)

@@ -59,7 +59,7 @@ def _read_document(document: object, line: int, source: str, problems: Problems)
         return []
     known = [each for each in FORMATS if each.recognises(document)]
     if not known:
-        tools = ", ".join(each.tool for each in FORMATS)
-        problems.add(line, "", f"written by none of {tools}: none of their keys is there")
+        files = "; ".join(f"{each.tool} ({each.file})" for each in FORMATS)
+        problems.add(line, "", f"none of the files that are read: {files}")
         return []
     return known[0].read(Fields(document, problems, line), source)

@@ -10,6 +10,8 @@ from typing import Any
 from sim.bench_results.base import STATS, TIMES, Fields, Format, Load, MeasuredPoint, Times
 
 TOOL = "vllm bench serve"
+#: Requests that all start at once are all in flight in the first second, but for a few that fail.
+_TOGETHER = 0.8
 
 
 def recognises(document: Mapping[str, Any]) -> bool:
@@ -28,14 +30,17 @@ def read(fields: Fields, source: str) -> list[MeasuredPoint]:
         times.add(name, fields.number(name, required=False))
     if not times.metrics:
         fields.wrong("mean_tpot_ms", "no latencies; leave --percentile-metrics out or name ttft,tpot,itl,e2el")
-    if fields.data.get("spec_decode_num_drafts"):
+    drafts = fields.number("spec_decode_num_drafts", required=False) or 0.0
+    drafted = fields.number("spec_decode_draft_tokens", required=False) or 0.0
+    if drafts:
         times.add("spec_decode_acceptance_length", fields.positive("spec_decode_acceptance_length"))
     if load is None or not (completed and inputs and outputs and duration and throughput):
         return []
     notes = [*times.notes, *([f"{failed} requests failed and are not simulated"] if failed else [])]
     metrics = {"output_throughput": throughput, **times.metrics}
     lengths = inputs / completed, outputs / completed
-    return [MeasuredPoint(source, TOOL, load, completed, *lengths, metrics, tuple(notes), duration)]
+    return [MeasuredPoint(source, TOOL, load, completed, *lengths, metrics, tuple(notes), duration,
+                          drafted / drafts if drafts else 0.0)]  # fmt: skip
 
 
 def _load(fields: Fields, num_requests: int) -> Load | None:
@@ -48,7 +53,7 @@ def _load(fields: Fields, num_requests: int) -> Load | None:
             fields.wrong(key, "missing; the load cannot be guessed")
     users = fields.count("max_concurrency", required=False, least=1)
     if fields.data.get("request_rate") in ("inf", math.inf):
-        return Load(users or num_requests)
+        return Load(users or _all_at_once(fields, num_requests))
     rate = fields.positive("request_rate", required=False)
     if rate is not None and users is not None:
         fields.wrong("request_rate", "with max_concurrency beside it the client keeps a queue of its own, "
@@ -58,4 +63,13 @@ def _load(fields: Fields, num_requests: int) -> Load | None:
     return None if rate is None else Load(None, rate, 1.0 if burstiness is None else burstiness)
 
 
-FORMAT = Format(TOOL, recognises, read)
+def _all_at_once(fields: Fields, num_requests: int) -> int:
+    """How many started together; a trace replayed by its own times says `inf` too, but has fewer at its peak."""
+    peak = fields.number("max_concurrent_requests", required=False)
+    if peak is not None and peak < _TOGETHER * num_requests:
+        fields.wrong("request_rate", f"inf, yet at most {peak:g} of {num_requests} requests ran at a time: a replayed "
+                     "trace (--self-timed)? Its load is no operating point")  # fmt: skip
+    return num_requests
+
+
+FORMAT = Format(TOOL, "--save-result", recognises, read)

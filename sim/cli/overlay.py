@@ -78,18 +78,28 @@ def measured_points(arguments: Sequence[str], arms: Sequence[str]) -> dict[str, 
     Raises:
         ScenarioError: unknown arms, a pattern without files, or everything wrong with all files.
     """
-    files: dict[str, list[Path]] = {}
+    files, wrong = dict[str, list[Path]](), list[str]()
     for argument in arguments:
         arm, sign, pattern = argument.partition("=")
         if not sign and len(arms) > 1:
             raise click.UsageError(f"--measured {argument}: which arm? write ARM=FILES; there are {', '.join(arms)}")
         arm, pattern = (arm, pattern) if sign else (arms[0], argument)
         path = Path(pattern)
-        found = [path] if path.is_file() else sorted(path.parent.glob(path.name))
+        found = (
+            [path] if path.is_file() else sorted(each for each in path.parent.glob(path.name or "?") if each.is_file())
+        )
         if arm not in arms:
-            raise ScenarioError(f"no such arm: {arm}; there are {', '.join(arms)}{did_you_mean(arm, arms)}")
+            wrong.append(
+                f"--measured {argument}: no such arm: {arm}; there are {', '.join(arms)}{did_you_mean(arm, arms)}"
+            )
         if not found:
-            raise ScenarioError(f"--measured {argument}: no such file")
+            folder = f"; {pattern} is a folder, write its files: {path / '*.json'}" if path.is_dir() else ""
+            wrong.append(f"--measured {argument}: no such file{folder}")
         files.setdefault(arm, []).extend(found)
-    points = read_results([path for paths in files.values() for path in paths])
+    try:
+        points = read_results([path for paths in files.values() for path in paths])
+    except ScenarioError as error:
+        raise ScenarioError("\n".join([*wrong, str(error)])) from None
+    if wrong:
+        raise ScenarioError("\n".join(wrong))
     return {arm: [point for path in dict.fromkeys(paths) for point in points[path]] for arm, paths in files.items()}

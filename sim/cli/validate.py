@@ -1,32 +1,36 @@
 """`specsim validate`: error tables of the model against measurements."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 from sim.cli.overlay import Lengths, overlay_options, run_overlay
 from sim.errors import SimError
+from sim.report.validation.acceptance import acceptance_pictures
+from sim.report.validation.canvas import Picture, can_draw, write_pictures
+from sim.report.validation.overview import overview_pictures
+from sim.report.validation.physics import physics_pictures
+from sim.report.validation.server import server_pictures
+from sim.report.validation.speedup import speedup_pictures
 from sim.validation.acceptance import score_folder, too_small
 from sim.validation.acceptance_report import render as render_acceptance
-from sim.validation.acceptance_report import targets
 from sim.validation.engine_fit import engine_lines
 from sim.validation.folder import NothingToScoreError, has_data, nothing_to_score, what_is_needed
-from sim.validation.gates import gates
 from sim.validation.markdown import render
 from sim.validation.mean_lengths import mean_scores, render_means
-from sim.validation.overview import SuiteSummary, of_acceptance, of_physics, render_overview
+from sim.validation.overview import SuiteSummary, of_acceptance, of_physics, of_server, of_speedup, render_overview
 from sim.validation.physics import Skipped, compare_folder, timings_folder
 from sim.validation.published import read_published
 from sim.validation.scores import Gate
-from sim.validation.server_suite import render_server, run_server, server_groups, server_suite_gates
+from sim.validation.server_suite import render_server, run_server
 from sim.validation.servers import server_tables
 from sim.validation.speedup import run_speedups
-from sim.validation.speedup_gates import speedup_gates
-from sim.validation.speedup_report import render_speedup, speedup_groups
+from sim.validation.speedup_report import render_speedup
 from sim.validation.steps import compare_steps, skipped_steps
-from sim.validation.suite_page import page
+from sim.validation.suite_page import Pictures, page
 from sim.validation.time_shares import score_shares
 from sim.validation.transfer import transfers
 
@@ -83,8 +87,7 @@ def physics(data: Path, out: Path | None) -> None:
 
     Prints the report, or with --out the targets only. Takes about two minutes on the public tables.
     """
-    text, suite = _physics(data)
-    _report(text, suite, out)
+    _alone(_physics(data), out)
 
 
 @validate.command()
@@ -98,8 +101,7 @@ def acceptance(data: Path, out: Path | None) -> None:
 
     Prints the report, or with --out the targets only. Takes about a minute per recording.
     """
-    text, suite = _acceptance(data)
-    _report(text, suite, out)
+    _alone(_acceptance(data), out)
 
 
 @validate.command()
@@ -113,8 +115,7 @@ def server(data: Path, out: Path | None) -> None:
 
     Prints the report, or with --out the targets only. Takes about two minutes on the public data.
     """
-    text, suite = _server(data)
-    _report(text, suite, out)
+    _alone(_server(data), out)
 
 
 @validate.command()
@@ -125,8 +126,7 @@ def speedup(data: Path, out: Path | None) -> None:
 
     Prints the report, or with --out the targets only. Takes about a minute on the public rows.
     """
-    text, suite = _speedup(data)
-    _report(text, suite, out)
+    _alone(_speedup(data), out)
 
 
 @validate.command(name="all")
@@ -147,22 +147,35 @@ def everything(data: Path, out: Path) -> None:
     suites = []
     for name in found:
         try:
-            text, suite = _SUITES[name](data)
+            suite = _SUITES[name](data)
         except NothingToScoreError as error:
             click.echo(str(error), err=True)
             continue
-        _report(text, suite, out / f"{name}.md")
-        suites.append(suite)
-    (out / "README.md").write_text(render_overview(suites), encoding="utf-8")
+        _report(suite, out / f"{name}.md")
+        suites.append(suite.summary)
+    _write(out / "README.md", partial(render_overview, suites), lambda: overview_pictures(suites))
+    _say_without_pictures()
 
 
-def _physics(data: Path) -> tuple[str, SuiteSummary]:
+class _Suite(NamedTuple):
+    """A suite that was run: its summary, its page with pictures or without, and what draws them."""
+
+    summary: SuiteSummary
+    render: Callable[[Pictures], str]
+    draw: Callable[[], Iterator[Picture]]
+
+
+def _physics(data: Path) -> _Suite:
     folder = timings_folder(data)
     report, steps, servers = compare_folder(folder), compare_steps(folder), server_tables(folder)
     report.skipped.extend(Skipped(*one) for one in skipped_steps(folder))
     engines = _engine_section(folder.parent / "published" / "published_visible.csv")
-    text = render(report, steps, servers, engines, transfers(report, folder))
-    return text, of_physics(gates(report, steps, servers))
+    unknown = transfers(report, folder)
+    return _Suite(
+        of_physics(report, steps, servers),
+        lambda pictures: render(report, steps, servers, engines, unknown, pictures),
+        lambda: physics_pictures(report, steps, unknown),
+    )
 
 
 def _engine_section(published: Path) -> str:
@@ -173,34 +186,36 @@ def _engine_section(published: Path) -> str:
         return ""
 
 
-def _acceptance(data: Path) -> tuple[str, SuiteSummary]:
+def _acceptance(data: Path) -> _Suite:
     sets, means = score_folder(data), mean_scores(data)
     means = means._replace(not_run=(*too_small(data), *means.not_run))
     if not (sets or means.scores or means.not_run):
         raise nothing_to_score(data, "acceptance")
-    return page(render_acceptance(sets), render_means(means)), of_acceptance(targets(sets))
+    return _Suite(
+        of_acceptance(sets),
+        lambda pictures: page(render_acceptance(sets, pictures), render_means(means)),
+        lambda: acceptance_pictures(sets),
+    )
 
 
-def _server(data: Path) -> tuple[str, SuiteSummary]:
+def _server(data: Path) -> _Suite:
     if not has_data(data, "server"):
         raise nothing_to_score(data, "server")
     suite = run_server(data)
-    found = SuiteSummary("server", tuple(server_suite_gates(suite)), tuple(server_groups(suite)), len(suite.not_run))
-    return render_server(suite), found
+    return _Suite(of_server(suite), partial(render_server, suite), lambda: server_pictures(suite))
 
 
-def _speedup(data: Path) -> tuple[str, SuiteSummary]:
+def _speedup(data: Path) -> _Suite:
     rows = read_published(data)
     if not rows:
         raise nothing_to_score(data, "speedup")
     suite, shares = run_speedups(data), score_shares(rows, data)
-    found = SuiteSummary(
-        "speedup", tuple(speedup_gates(suite, shares)), tuple(speedup_groups(suite, shares)), len(suite.not_run)
+    return _Suite(
+        of_speedup(suite, shares), partial(render_speedup, suite, shares), lambda: speedup_pictures(suite, shares)
     )
-    return render_speedup(suite, shares), found
 
 
-_SUITES: dict[str, Callable[[Path], tuple[str, SuiteSummary]]] = {
+_SUITES: dict[str, Callable[[Path], _Suite]] = {
     "physics": _physics,
     "acceptance": _acceptance,
     "server": _server,
@@ -208,15 +223,33 @@ _SUITES: dict[str, Callable[[Path], tuple[str, SuiteSummary]]] = {
 }
 
 
-def _report(text: str, suite: SuiteSummary, out: Path | None) -> None:
-    """Print the report, or write it and print the targets."""
+def _alone(suite: _Suite, out: Path | None) -> None:
+    """The report of one suite."""
+    _report(suite, out)
+    if out is not None:
+        _say_without_pictures()
+
+
+def _report(suite: _Suite, out: Path | None) -> None:
+    """Print the report, or write it with its pictures and print the targets."""
     if out is None:
-        click.echo(text, nl=False)
+        click.echo(suite.render({}), nl=False)
         return
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(text, encoding="utf-8")
-    for gate in suite.gates:
+    _write(out, suite.render, suite.draw)
+    for gate in suite.summary.gates:
         click.echo(_line(gate))
+
+
+def _write(page: Path, render_page: Callable[[Pictures], str], draw: Callable[[], Iterator[Picture]]) -> None:
+    """A page, and its pictures in a folder beside it; without them where matplotlib is missing."""
+    page.parent.mkdir(parents=True, exist_ok=True)
+    pictures = write_pictures(draw(), page.parent) if can_draw() else {}
+    page.write_text(render_page(pictures), encoding="utf-8")
+
+
+def _say_without_pictures() -> None:
+    if not can_draw():
+        click.echo("Pages have no pictures: pip install 'specsim[plots]'", err=True)
 
 
 def _line(gate: Gate) -> str:

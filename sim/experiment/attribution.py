@@ -82,6 +82,7 @@ class Attribution:
         pair_needed: the pair explains significantly more than the best factor alone.
         best: what to believe: nothing, one factor, or two.
         explained: what the best leaves is within the errors of the observations, or a fifth of before.
+        unseen: factor -> the largest deviation of it alone, as a share, that these tests would take for chance (95 %).
     """
 
     before: Explanation
@@ -92,6 +93,7 @@ class Attribution:
     pair_needed: bool
     best: Explanation
     explained: bool
+    unseen: Mapping[str, float]
 
 
 def attribute(observed: Observations, jacobian: Mapping[str, Floats], respond: Respond) -> Attribution:
@@ -117,7 +119,14 @@ def attribute(observed: Observations, jacobian: Mapping[str, Floats], respond: R
     best = before if not alike else pair if pair_needed and pair is not None else singles[0]
     without_effect = [name for name in jacobian if name not in effective]
     explained = _explains(observed, before, best)
-    return Attribution(before, singles, pair, without_effect, alike, pair_needed, best, explained)
+    stretch = _stretch(observed, best.chi2, len(best.factors))
+    unseen = {name: _unseen(jacobian[name] / observed.sigma, stretch) for name in effective}
+    return Attribution(before, singles, pair, without_effect, alike, pair_needed, best, explained, unseen)
+
+
+def _unseen(weighted: Floats, stretch: float) -> float:
+    """A factor moves chi^2 by (ln(factor) |slopes / sigma|)^2, which must be `SIGNIFICANT`."""
+    return min(math.expm1(math.sqrt(SIGNIFICANT * stretch) / float(np.linalg.norm(weighted))), LIMITS[1] - 1.0)
 
 
 def _gain(observed: Observations, worse: Explanation, better: Explanation, num_factors: int) -> float:

@@ -30,6 +30,8 @@ FACTORS = ("target_time", "host_time", "verify_time", "draft_time", "acceptance"
 _SPECULATIVE = frozenset(FACTORS[2:])
 #: Mean lengths that differ by more than this are another workload.
 _LENGTH_TOLERANCE = 0.02
+#: Drafts per step that differ by more than this are another K.
+_DRAFTS_TOLERANCE = 0.1
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ def load_tests(
         wrong.append("workload.arrivals: kind sessions cannot be compared with load tests of single requests")
     if take_lengths and scenario.workload.classes:
         wrong.append("workload.classes: have lengths of their own, so the measured means cannot be taken")
+    wrong += [text for arm in measured if arm in scenario.arms for text in _mixed_up(scenario, arm, measured[arm])]
     if wrong:
         raise ScenarioError("\n".join(wrong))
     tests = [
@@ -77,6 +80,17 @@ def load_tests(
         for point in sorted(measured.get(arm, ()), key=lambda point: _order(point.load))
     ]
     return tests, _notes(tests, loaded.base_dir)
+
+
+def _mixed_up(scenario: Scenario, arm: str, points: Sequence[MeasuredPoint]) -> list[str]:
+    """Files of a speculating server given to an arm that drafts nothing."""
+    if scenario.arms[arm].speculates:
+        return []
+    return [
+        f"{point.source}: the server drafted {point.drafts_per_step:.3g} tokens a step, arm {arm} does not speculate"
+        for point in points
+        if point.drafts_per_step
+    ]
 
 
 def _order(load: Load) -> tuple[float, float]:
@@ -111,20 +125,39 @@ def _arrivals(load: Load) -> ArrivalProcess:
     return Gamma(request_rate=load.request_rate, burstiness=load.burstiness)
 
 
+def lengths(test: LoadTest, base_dir: Path) -> tuple[tuple[str, float, float], ...]:
+    """What (`prompt`, `output`), mean tokens of the scenario, mean tokens that were measured."""
+    facts, point = test.scenario.workload.facts(base_dir), test.point
+    return (
+        ("prompt", facts.mean_prompt_tokens, point.mean_prompt_tokens),
+        ("output", facts.mean_output_tokens, point.mean_output_tokens),
+    )
+
+
 def _notes(tests: Sequence[LoadTest], base_dir: Path) -> list[str]:
     notes = dict[str, None]()
     for test in tests:
-        facts, point = test.scenario.workload.facts(base_dir), test.point
-        lengths = (
-            ("prompt", facts.mean_prompt_tokens, point.mean_prompt_tokens),
-            ("output", facts.mean_output_tokens, point.mean_output_tokens),
-        )
-        for name, ours, theirs in lengths:
+        point = test.point
+        for name, ours, theirs in lengths(test, base_dir):
             if abs(ours / theirs - 1.0) > _LENGTH_TOLERANCE:
                 notes[f"{point.source}: {name}s of {theirs:,.0f} tokens on average, the scenario has {ours:,.0f}; "
                       "--lengths measured takes the measured means"] = None  # fmt: skip
-        notes |= dict.fromkeys(f"{point.source}: {note}" for note in point.notes)
+        notes |= dict.fromkeys(f"{point.source}: {note}" for note in (*point.notes, *_draft_notes(test)))
     return list(notes)
+
+
+def _draft_notes(test: LoadTest) -> list[str]:
+    """Whether the server drafted as the arm does; drafts cut short at the end of a request make it a little less."""
+    arm, drafted = test.scenario.arms[test.arm], test.point.drafts_per_step
+    if drafted is None or not test.speculates:
+        return []
+    if drafted == 0:
+        return [f"reports no drafts, but arm {test.arm} speculates: was speculation on?"]
+    asked = arm.speculative_config.max_draft_tokens
+    always_as_many = arm.speculative_config.one_alpha and arm.draft_length is None
+    if drafted > (1 + _DRAFTS_TOLERANCE) * asked or (always_as_many and drafted < (1 - _DRAFTS_TOLERANCE) * asked):
+        return [f"the server drafted {drafted:.3g} tokens a step, arm {test.arm} drafts {asked}"]
+    return []
 
 
 class Bench:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from sim.calibration.fit import ErrorStats, error_stats
 from sim.experiment.attribution import Attribution, Observations, attribute
 from sim.experiment.compare import speedup
 from sim.experiment.executor import Executor
-from sim.experiment.load_test import FACTORS, Bench, LoadTest, load_tests
+from sim.experiment.load_test import FACTORS, Bench, LoadTest, lengths, load_tests
 from sim.metrics.statistics import Floats, Interval, t_quantile
 from sim.metrics.summary import Row
 from sim.scenario.build import set_up
@@ -31,6 +30,8 @@ PER_TOKEN = {"mean_tpot_ms": 0.02, "mean_e2el_ms": 0.02, "output_throughput": 0.
 _CONFIDENCE, _SPEEDUPS = 0.95, ("output_throughput", "mean_tpot_ms")
 #: Central differences over this factor up and down.
 _STEP = 1.1
+#: Requests that are longer or shorter by more than this are another workload. Chance in drawn lengths stays below it.
+_OTHER = 0.15
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,8 @@ class Overlay:
         attribution: which factors on inputs explain the difference; None when nothing was left to compare.
         notes: what a reader has to know.
         replicates, num_runs: simulations behind it.
+        other_workload: mean lengths differ by so much that no factor means anything.
+        model_error: what the cost model states for its step times, one sigma, relative; the largest of the arms.
     """
 
     tests: Sequence[LoadTest]
@@ -92,6 +95,8 @@ class Overlay:
     notes: Sequence[str]
     replicates: int
     num_runs: int
+    other_workload: bool = False
+    model_error: float = math.inf
 
 
 def overlay(
@@ -128,12 +133,16 @@ def overlay(
     ]
     surface = _Surface(bench, places)
     jacobian = surface.jacobian()
-    figures = _figures(tests, places, surface, jacobian, loaded.base_dir, replicates)
+    stated = {arm: set_up(tests[i].scenario, arm, loaded.base_dir).cost.relative_error for i, arm in _firsts(tests)}
+    figures = _figures(tests, places, surface, jacobian, stated, replicates)
     chosen = [at for at, place in enumerate(places) if place in set(_fitted(tests, places))]
     found = _attribute(figures, chosen, surface, jacobian) if chosen else None
     notes += _simulated_notes(tests, base)
     errors, speedups = _errors(tests, figures), _speedups(tests, base, loaded.scenario.baseline)
-    return Overlay(tests, figures, errors, speedups, found, notes, replicates, bench.num_runs)
+    other = any(abs(a / b - 1.0) > _OTHER for test in tests for _, a, b in lengths(test, loaded.base_dir))
+    return Overlay(
+        tests, figures, errors, speedups, found, notes, replicates, bench.num_runs, other, max(stated.values())
+    )
 
 
 def _mean(rows: Sequence[Row], metric: str) -> float | None:
@@ -172,10 +181,9 @@ def _figures(
     places: Sequence[tuple[int, str]],
     surface: _Surface,
     jacobian: Mapping[str, Floats],
-    base_dir: Path,
+    errors: Mapping[str, float],
     replicates: int,
 ) -> list[Figure]:
-    errors = {arm: set_up(tests[i].scenario, arm, base_dir).cost.relative_error for i, arm in _first_of_arms(tests)}
     reach = np.abs(jacobian["target_time"] + jacobian["draft_time"])
     chance = surface.chance() * (t_quantile(0.975, replicates - 1) / 2.0 if replicates > 1 else 1.0)
     figures = []
@@ -186,7 +194,7 @@ def _figures(
     return figures
 
 
-def _first_of_arms(tests: Sequence[LoadTest]) -> list[tuple[int, str]]:
+def _firsts(tests: Sequence[LoadTest]) -> list[tuple[int, str]]:
     arms = [test.arm for test in tests]
     return [(arms.index(arm), arm) for arm in dict.fromkeys(arms)]
 

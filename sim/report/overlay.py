@@ -1,6 +1,7 @@
 """The text and the JSON of measured load tests laid over simulated ones."""
 
 import json
+import math
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -13,6 +14,12 @@ from sim.report.plain_text import WIDTH, bold, columns, labelled, number, printa
 from sim.report.wording import METRICS as NAMES
 from sim.report.wording import capital, metric_name
 
+_OTHER_WORKLOAD = (
+    "Not asked: the measured requests have other lengths than those of the scenario (see Notes), and no factor mends "
+    "that. Give the scenario their lengths, or add --lengths measured."
+)
+#: Factors on what the cost model prices; beyond so many of its sigmas something else is more likely.
+_PRICED, _WILD = ("target_time", "verify_time", "draft_time"), 4.0
 #: Metrics of the long table; the JSON has all of them.
 _SHOWN = ("output_throughput", "mean_ttft_ms", "mean_tpot_ms", "mean_itl_ms", "spec_decode_acceptance_length")
 
@@ -55,6 +62,7 @@ def overlay_json(found: Overlay) -> str:
         "tests": tests,
         "figures": [asdict(figure) | {"inside": figure.inside} for figure in found.figures],
         "errors": [{"arm": arm, "metric": metric, **stats._asdict()} for (arm, metric), stats in found.errors.items()],
+        "other_workload": found.other_workload,
         "speedups": [asdict(each) | {"load": str(each.load)} for each in found.speedups],
         "attribution": None if found.attribution is None else asdict(found.attribution),
         "notes": list(found.notes),
@@ -67,7 +75,8 @@ def _head(found: Overlay) -> Iterator[str]:
     yield from textwrap.wrap(
         f"{len(found.tests)} load tests of {', '.join(arms)}, simulated at the same loads with as many requests, "
         f"{found.replicates} replicates, and measured from the first request to the last token as clients do. "
-        "The band is 95 %: the error of the model's step times as far as it matters there, and chance.",
+        "The band is 95 %: the error of the model's step times as far as it matters there, and chance"
+        + (", which one replicate cannot tell: it is not in the band." if found.replicates == 1 else "."),
         WIDTH,
     )
 
@@ -130,6 +139,9 @@ def _attribution(found: Overlay) -> Iterator[str]:
     answer = found.attribution
     if answer is None:
         return
+    if found.other_workload:
+        yield from labelled("", _OTHER_WORKLOAD, 2)
+        return
     before = (
         f"Before: {_share(answer.before)} off (root mean square over TPOT, TTFT, ITL and acceptance length, as far as "
         "they were measured). One factor at a time, the best first:"
@@ -139,10 +151,19 @@ def _attribution(found: Overlay) -> Iterator[str]:
     rows += [_explained(fit) for fit in answer.singles]
     rows += [_explained(answer.pair)] if answer.pair is not None else []
     yield from columns(rows, 0, 1)
-    yield from labelled("", _verdict(found), 2)
+    yield from labelled("", _verdict(found) + _doubt(found), 2)
+    if answer.unseen:
+        seen = sorted(answer.unseen.items(), key=lambda item: item[1])
+        sizes = ", ".join(f"{name} {_percent(share)}" for name, share in seen)
+        yield from labelled("", f"A single factor that is off by less than this would not show here: {sizes}.", 2)
     if answer.without_effect:
         names = ", ".join(answer.without_effect)
         yield from labelled("", f"These load tests say nothing about {names}.", 2)
+
+
+def _percent(share: float) -> str:
+    """Rounded up, so that what is said not to show does not."""
+    return f"{math.ceil(100 * share)} %"
 
 
 def _explained(fit: Explanation) -> tuple[str, ...]:
@@ -170,6 +191,23 @@ def _verdict(found: Overlay) -> str:
     if len(answer.alike) > 1:
         return f"Not distinguishable with these tests: {_meanings(answer.alike)}."
     return f"One factor explains it: {_meanings(answer.alike)}."
+
+
+def _doubt(found: Overlay) -> str:
+    """What to look at before believing a factor on times that the model's own error does not allow."""
+    answer = found.attribution
+    best = {} if answer is None or not answer.explained else answer.best.factors
+    wild = [
+        f"{name} {factor.estimate:.2f}"
+        for name, factor in best.items()
+        if name in _PRICED and abs(math.log(factor.estimate)) > _WILD * found.model_error
+    ]
+    if not wild:
+        return ""
+    return (
+        f" That is far beyond the model's own error (one sigma {_percent(found.model_error)}): {', '.join(wild)}. "
+        "Is it the same model, GPU, number of GPUs, dtype, engine and version?"
+    )
 
 
 def _meanings(names: Sequence[str]) -> str:

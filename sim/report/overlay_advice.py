@@ -16,7 +16,7 @@ _MEANINGS = {
     "acceptance": "probability that a draft is accepted",
 }
 _FORWARD = (
-    "`vllm bench forward` with {cases} cases, then `specsim calibrate` and "
+    "time {cases} steps of your engine with its profiler, fit them with `specsim calibrate` (table `step`), then state "
     "`cost_model: {{kind: roofline, profile: my-server.yaml}}`"
 )
 _NEXT = {
@@ -37,7 +37,7 @@ def meaning(factor: str) -> str:
 def advice_lines(found: Overlay) -> Iterator[str]:
     """Lines to paste, then what would tell more."""
     answer = found.attribution
-    if answer is None:
+    if answer is None or found.other_workload:
         return
     if answer.alike and answer.explained:
         which = "one of these corrections" if len(answer.alike) > 1 and not answer.pair_needed else "the correction"

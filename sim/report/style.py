@@ -8,14 +8,9 @@ from typing import Any
 import plotly.graph_objects as go
 
 from sim.report.axis import Axis, say_value
+from sim.report.palette import DARK, FONT, GRID, INK, LIGHT, LOSS, MUTED
 from sim.report.reader import Results
 
-FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
-INK, MUTED, GRID, LOSS = "#1b1f24", "#5b6470", "#e4e7eb", "#f7e3da"
-
-#: arms: Okabe-Ito colours in an order that stays apart for colour-blind readers; the baseline is grey
-_LIGHT = ("#555c66", "#0072b2", "#d55e00", "#007f5f", "#a3478a", "#8a6d00", "#3f8fc4", "#7a4a2b")
-_DARK = ("#b4bcc8", "#56b4e9", "#ff9a52", "#2fc79b", "#e59bc4", "#e8cf4a", "#9cd3f5", "#cfa183")
 _SYMBOLS = ("circle", "diamond", "triangle-up", "square", "cross", "star", "triangle-down", "hexagon")
 _DASHES = ("solid", "solid", "dash", "dashdot", "longdash", "dash", "dashdot", "longdash")
 
@@ -58,16 +53,16 @@ class ArmStyle:
 def arm_styles(results: Results) -> dict[str, ArmStyle]:
     """A style for each arm; they repeat after eight, and nobody compares nine."""
     return {
-        arm: ArmStyle(*(series[index % len(_LIGHT)] for series in (_LIGHT, _DARK, _SYMBOLS, _DASHES)))
+        arm: ArmStyle(*(series[index % len(LIGHT)] for series in (LIGHT, DARK, _SYMBOLS, _DASHES)))
         for index, arm in enumerate(results.arms)
     }
 
 
 def dark_colors() -> dict[str, str]:
     """Light colour -> dark colour, for every colour that figures use."""
-    pairs = list(zip(_LIGHT, _DARK, strict=True))
+    pairs = list(zip(LIGHT, DARK, strict=True))
     pairs += [(light, dark) for _, light, dark in (*PARTS.values(), *MEMORY.values())]
-    pairs += [(_alpha(light, 0.18), _alpha(dark, 0.22)) for light, dark in zip(_LIGHT, _DARK, strict=True)]
+    pairs += [(_alpha(light, 0.18), _alpha(dark, 0.22)) for light, dark in zip(LIGHT, DARK, strict=True)]
     pairs += [(INK, "#e8ebef"), (MUTED, "#9aa4b1"), (GRID, "#2b323b"), (LOSS, "#3a2418"), ("#ffffff", "#171b21")]
     return dict(pairs)
 

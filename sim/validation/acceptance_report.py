@@ -8,6 +8,7 @@ import numpy as np
 from sim.calibration.acceptance_moments import MAX_DRAFTS, Moments
 from sim.validation.acceptance import LEVEL_AT, DataSet, Part, Score, relative_errors
 from sim.validation.markdown import table
+from sim.validation.suite_page import NO_PICTURES, Pictures, page, shown
 
 #: K at which spread and correlation are held to their targets.
 _SPREAD_AT = 5
@@ -51,10 +52,10 @@ class Target(NamedTuple):
         return f"missed by {excess:.2g}{as_data}"
 
 
-def render(sets: Sequence[DataSet]) -> str:
+def render(sets: Sequence[DataSet], pictures: Pictures = NO_PICTURES) -> str:
     """The whole report."""
-    parts = [_INTRODUCTION, "## Targets\n\n" + _target_table(sets), *(_set_text(found) for found in sets)]
-    return "\n\n".join(part.strip() for part in parts) + "\n"
+    curves = shown(pictures, "acceptance-curves")
+    return page(_INTRODUCTION, "## Targets\n\n" + _target_table(sets), curves, *(_set_text(found) for found in sets))
 
 
 def targets(sets: Sequence[DataSet]) -> list[Target]:

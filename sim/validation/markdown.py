@@ -1,6 +1,6 @@
 """The report of `specsim validate physics` as Markdown."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sim.calibration.fit import ErrorStats
 from sim.validation.gates import Gate, gates
@@ -40,23 +40,26 @@ def render(
     servers: Sequence[ServerRow] = (),
     engines: str = "",
     transferred: Sequence[Transfer] = (),
+    pictures: Mapping[str, str] | None = None,
 ) -> str:
-    """The whole report; `engines` is a text of its own, as `engine_lines` writes it."""
-    parts = [_INTRODUCTION, _gate_table(gates(report, steps, servers))]
+    """The whole report; `engines` is a text of its own, as `engine_lines` writes it; `pictures` as in `suite_page`."""
+    drawn = pictures or {}
+    parts = [_INTRODUCTION, _gate_table(gates(report, steps, servers)), drawn.get("physics-kernels", "")]
     for operator in dict.fromkeys(own.operator for own in report.comparisons):
         own = [comparison for comparison in report.comparisons if comparison.operator == operator]
         parts.append(f"## {operator[0].upper()}{operator[1:]}\n\n{_comparison_table(own)}")
     if steps:
-        parts.append(f"## Whole steps inside an engine\n\n{_step_table(steps)}")
+        parts.append(f"## Whole steps inside an engine\n\n{_step_table(steps)}\n\n{drawn.get('physics-steps', '')}")
     if servers:
         parts.append("## Whole servers\n\n" + "\n".join(server_lines(servers)))
     if transferred:
         parts.append(f"## A GPU that was never measured\n\n{_UNKNOWN}\n{_transfer_table(transferred)}")
+        parts.append(drawn.get("physics-transfer", ""))
     if engines:
         parts.append(f"## What engines add to speculative steps\n\n{engines}")
     if report.skipped:
         parts.append("## Skipped\n\n" + "\n".join(f"- {s.what} ({s.rows} rows): {s.reason}" for s in report.skipped))
-    return "\n\n".join(part.strip() for part in parts) + "\n"
+    return "\n\n".join(part.strip() for part in parts if part) + "\n"
 
 
 def _gate_table(found: Iterable[Gate]) -> str:

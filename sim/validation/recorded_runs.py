@@ -43,6 +43,7 @@ class Series(NamedTuple):
     Attributes:
         what: running, waiting or KV use.
         span: the range.
+        seconds, measured, simulated: (N,) when it was recorded, and both states.
     """
 
     name: str
@@ -50,12 +51,16 @@ class Series(NamedTuple):
     rms: float
     naive_rms: float
     span: float
+    seconds: Floats
+    measured: Floats
+    simulated: Floats
 
 
 class RecordedRun(NamedTuple):
-    """One run: latencies, series (none where they were not recorded), and how often requests were preempted."""
+    """One run: GPU, latencies, series (none where they were not recorded), and how often requests were preempted."""
 
     name: str
+    gpu: str
     scores: tuple[Score, ...]
     series: tuple[Series, ...]
     preemptions: int
@@ -112,9 +117,9 @@ def _run(recorded: Recorded) -> RecordedRun:
     name, requests, engine, seconds = recorded
     ours, naive = (_replay(requests, engine, naive=x) for x in (False, True))
     series = () if seconds is None else _series(name, seconds, ours, naive)
-    return RecordedRun(
-        name, tuple(_latencies(name, requests, ours, naive)), tuple(series), int(ours.requests.num_preemptions.sum())
-    )
+    preemptions = int(ours.requests.num_preemptions.sum())
+    gpu = as_published.gpu(str(engine["gpu"]))
+    return RecordedRun(name, gpu, tuple(_latencies(name, requests, ours, naive)), tuple(series), preemptions)
 
 
 def _engine(path: Path) -> Mapping[str, Any]:
@@ -208,9 +213,11 @@ def _series(name: str, seconds: Table, ours: RunRecord, naive: RunRecord) -> Ite
         measured = seconds.optional_numbers(column)
         span = float(np.ptp(measured))  # NaN where a second is missing
         if span > 0:
-            gaps = [_state_at(record, what, at) - measured for record in (ours, naive)]
-            rms, naive_rms = (100 * float(np.sqrt(np.mean(gap**2))) / span for gap in gaps)
-            yield Series(name, what, rms, naive_rms, span)
+            simulated, peaks = (_state_at(record, what, at) for record in (ours, naive))
+            rms, naive_rms = (
+                100 * float(np.sqrt(np.mean((state - measured) ** 2))) / span for state in (simulated, peaks)
+            )
+            yield Series(name, what, rms, naive_rms, span, at, measured, simulated)
 
 
 def _state_at(record: RunRecord, what: str, seconds: Floats) -> Floats:

@@ -8,7 +8,16 @@ from sim.validation.markdown import table
 from sim.validation.recorded_runs import RecordedRun, recorded_runs
 from sim.validation.scores import Gate, Score, mean_gate, worst_gate
 from sim.validation.server_points import Points, run_points
-from sim.validation.suite_page import gate_table, page, reasons, score_table, summary_table
+from sim.validation.suite_page import (
+    NO_PICTURES,
+    Pictures,
+    gate_table,
+    page,
+    reasons,
+    score_table,
+    shown,
+    summary_table,
+)
 
 _INTRODUCTION = """# Server: recorded runs and whole servers, predicted and measured
 
@@ -73,7 +82,7 @@ def server_groups(suite: ServerSuite) -> list[tuple[str, list[Score]]]:
     return groups
 
 
-def render_server(suite: ServerSuite) -> str:
+def render_server(suite: ServerSuite, pictures: Pictures = NO_PICTURES) -> str:
     """The whole page."""
     rows = [
         [one.name, one.what, f"{one.rms:.1f} %", f"{one.naive_rms:.1f} %", f"{one.span:g}"]
@@ -85,10 +94,12 @@ def render_server(suite: ServerSuite) -> str:
     return page(
         _INTRODUCTION,
         "## Targets\n\n" + gate_table(server_suite_gates(suite)),
+        shown(pictures, "server-groups"),
         "## Summary\n\n" + summary_table(server_groups(suite)),
         *(f"## {run.name}\n\nPreemptions: {run.preemptions}.\n\n{score_table(run.scores)}" for run in suite.runs),
         "## State of the engine by the second\n\nRMS in per cent of the range that was recorded.\n\n"
         + table(["run", "what", "ours", "naive", "range"], rows),
+        shown(pictures, "server-series", "server-tpot", "server-ttft"),
         *(f"## {group}\n\n{score_table([s for s in both if s.group == group])}" for group in groups),
         "## Not run\n\n" + reasons(suite.not_run),
     )

@@ -84,27 +84,53 @@ def _sweep(group: Sequence[Found]) -> KSweep:
     return KSweep(name, tuple(sorted(scores)), ours, best, regret)
 
 
-def _curves(found: Iterable[Found]) -> Iterator[tuple[Case, list[tuple[float, float, float]]]]:
-    """Load, predicted and measured speed-up of each curve of two loads or more, in order of load."""
+class CurvePoint(NamedTuple):
+    """A load of a curve.
+
+    Attributes:
+        low, high: the model's one-sigma band; None where it states none.
+        solved: the acceptance was solved from this very point, which is therefore exact and not scored.
+    """
+
+    load: float
+    predicted: float
+    measured: float
+    low: float | None = None
+    high: float | None = None
+    solved: bool = False
+
+
+class Curve(NamedTuple):
+    """Speed-ups that differ in the load only, two loads or more, in order of load; `case` is one of theirs."""
+
+    case: Case
+    points: tuple[CurvePoint, ...]
+
+
+def curves(found: Iterable[Found]) -> Iterator[Curve]:
+    """All of them."""
     groups: dict[tuple[str, ...], list[Found]] = defaultdict(list)
     for one in found:
         groups[one.case.curve].append(one)
     for group in groups.values():
-        points = [
-            (one.case.load, one.speedup.predicted, one.speedup.measured) for one in group if one.speedup is not None
-        ]
-        first = group[0]
-        if first.speedup is None and (solved := first.case.row.measured_speedup):
-            points.append((first.case.load, solved, solved))  # explained by its acceptance, exactly
-        if len({load for load, _, _ in points}) > 1:
-            yield first.case, sorted(points)
+        points = sorted((point for one in group if (point := _point(one))), key=lambda point: point.load)
+        if len({point.load for point in points}) > 1:
+            yield Curve(group[0].case, tuple(points))
+
+
+def _point(one: Found) -> CurvePoint | None:
+    """Where the acceptance was solved, it explains what was measured exactly."""
+    score, measured = one.speedup, one.case.row.measured_speedup
+    if score is not None:
+        return CurvePoint(one.case.load, score.predicted, score.measured, score.low, score.high)
+    return None if measured is None else CurvePoint(one.case.load, measured, measured, solved=True)
 
 
 def trends(found: Iterable[Found]) -> list[Trend]:
     """Of decode steps over the batch."""
-    ends = [(case, points[0], points[-1]) for case, points in _curves(found) if case.drive == "steps"]
+    ends = [(case, points[0], points[-1]) for case, points in curves(found) if case.drive == "steps"]
     return [
-        Trend(_name(case), last[1] / first[1], last[2] / first[2])
+        Trend(_name(case), last.predicted / first.predicted, last.measured / first.measured)
         for case, first, last in ends
     ]  # fmt: skip
 
@@ -112,17 +138,19 @@ def trends(found: Iterable[Found]) -> list[Trend]:
 def stops(found: Iterable[Found]) -> list[Stop]:
     """Of every curve over the load that crosses 1, measured or predicted; and of all trees."""
     rows = []
-    for case, points in _curves(found):
+    for case, points in curves(found):
         if case.drive == "steps":
             continue
-        predicted, measured = (_crossing(points, column) for column in (1, 2))
+        loads = [point.load for point in points]
+        predicted = _crossing(loads, [point.predicted for point in points])
+        measured = _crossing(loads, [point.measured for point in points])
         if predicted or measured or case.tree:
-            rows.append(Stop(_name(case), predicted, measured, case.tree, points[-1][0]))
+            rows.append(Stop(_name(case), predicted, measured, case.tree, loads[-1]))
     return rows
 
 
-def _crossing(points: Sequence[tuple[float, float, float]], column: int) -> float | None:
-    found = crossings([p[0] for p in points], np.log([p[column] for p in points]).tolist())
+def _crossing(loads: Sequence[float], speedups: Sequence[float]) -> float | None:
+    found = crossings(loads, np.log(speedups).tolist())
     return next((one.value for one in found if one.direction == "stops_paying"), None)
 
 

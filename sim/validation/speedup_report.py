@@ -7,7 +7,16 @@ from sim.validation.scores import SHARES, Score
 from sim.validation.speedup import Speedups
 from sim.validation.speedup_findings import KSweep, Stop, Trend, k_sweeps, stops, trends
 from sim.validation.speedup_gates import clone_scores, speedup_gates
-from sim.validation.suite_page import gate_table, page, reasons, score_table, summary_table
+from sim.validation.suite_page import (
+    NO_PICTURES,
+    Pictures,
+    gate_table,
+    page,
+    reasons,
+    score_table,
+    shown,
+    summary_table,
+)
 
 _INTRODUCTION = """# Speed-up: published comparisons, predicted and measured
 
@@ -45,16 +54,20 @@ other.
 """
 
 
-def render_speedup(suite: Speedups, shares: Sequence[Score]) -> str:
+def render_speedup(suite: Speedups, shares: Sequence[Score], pictures: Pictures = NO_PICTURES) -> str:
     """The whole page."""
+    curves = shown(pictures, "speedup-clones", "speedup-served", "speedup-steps")
     return page(
         _INTRODUCTION,
         "## Targets\n\n" + gate_table(speedup_gates(suite, shares)),
+        f"## Curves\n\n{curves}" if curves else "",
+        shown(pictures, "speedup-groups"),
         "## By source\n\n" + summary_table(speedup_groups(suite, shares)),
         "## Best K of sweeps\n\n" + _sweep_table(k_sweeps(suite.found)),
         "## Where speculation stops paying\n\n" + _stop_table(stops(suite.found)),
         "## Which way the speed-up goes with the batch\n\n" + _trend_table(trends(suite.found)),
         *(f"## {name}\n\n{score_table(scores)}" for name, scores in _by_group(suite.scores)),
+        shown(pictures, "speedup-shares"),
         *(f"## Time shares: {name}\n\n{score_table(scores)}" for name, scores in _by_group(shares)),
         _advisory(suite),
         *(

@@ -1,10 +1,14 @@
 """Parts of the pages of `specsim validate server` and `speedup`: gates, summaries, figures, what was not run."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sim.validation.markdown import table
 from sim.validation.scores import Gate, Score, Summary, summarise
 from sim.validation.shipped import peer_error
+
+#: Markdown of a page's pictures by their names; none are shown where they could not be drawn.
+Pictures = Mapping[str, str]
+NO_PICTURES: Pictures = {}
 
 _BAR = 24  # characters from no error to the end of a bar
 _BAR_PERCENT = 24.0
@@ -82,6 +86,11 @@ def reasons(not_run: Iterable[tuple[str, str]]) -> str:
         names.setdefault(reason, []).append(name)
     lines = [f"- {reason} ({len(found)}): {', '.join(found)}" for reason, found in sorted(names.items())]
     return "\n".join(lines) or "Everything was run."
+
+
+def shown(pictures: Pictures, *names: str) -> str:
+    """Pictures one below the other, those that are there."""
+    return "\n\n".join(pictures[name] for name in names if name in pictures)
 
 
 def page(*parts: str) -> str:

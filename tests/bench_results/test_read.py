@@ -68,7 +68,10 @@ def test_plain_servers_report_no_acceptance(tmp_path):
         (aiperf({"type": "gamma", "concurrency": None, "rate": 28.0, "smoothness": 2.0}), Load(None, 28.0, 2.0)),
         (aiperf() | {"input_config": {"loadgen": {"concurrency": 16}}}, Load(16)),
         (aiperf() | {"input_config": {"loadgen": {"request_rate": 28.0}}}, Load(None, 28.0)),
+        (aiperf() | {"input_config": {"phases": {"profiling": {"concurrency": 16}}}}, Load(16)),
+        (VLLM | {"max_concurrency": None, "max_concurrent_requests": 100}, Load(100)),
         (guidellm({"kind": "poisson", "rate": 28.0}), Load(None, 28.0)),
+        (guidellm({"kind": "poisson", "rate": 28.0, "max_concurrency": 512}), Load(None, 28.0)),
         (guidellm({"type_": "constant", "rate": 28.0}), Load(None, 28.0, 10_000.0)),
     ],
 )  # fmt: skip
@@ -97,6 +100,7 @@ SECONDS = {name: value / 1e3 for name, value in VLLM.items() if name.endswith("_
         (VLLM | {"output_throughput": 140.0}, "output tokens / duration are 1400"),
         (VLLM | {"request_rate": 4.0}, "keeps a queue of its own"),
         (VLLM | {"ramp_up_strategy": "linear"}, "no operating point"),
+        (VLLM | {"max_concurrency": None, "max_concurrent_requests": 16}, "at most 16 of 100 requests ran at a time"),
         (VLLM | {"completed": 0}, "completed: expected a whole number from 1 on, found 0"),
         (VLLM | {"mean_tpot_ms": True}, "expected a number from 0 on, found True"),
         (json.dumps(VLLM).replace("1400.0", "NaN"), "output_throughput: expected a number"),
@@ -108,11 +112,16 @@ SECONDS = {name: value / 1e3 for name, value in VLLM.items() if name.endswith("_
         (aiperf({"concurrency": None}), "neither a concurrency nor a rate"),
         (aiperf({"type": "user_centric", "concurrency": None, "rate": 2.0}), "found 'user_centric'"),
         (aiperf(input_config={"phases": []}), "0 profiling phases"),
+        (aiperf({"type": "fixed_schedule"}), "input_config.phases.type: found 'fixed_schedule'"),
+        (aiperf({"prefill_concurrency": 2}), "prefill_concurrency: the client holds requests back"),
+        (aiperf({"concurrency_ramp": {"duration": 9}}), "concurrency_ramp: the client"),
+        ({"request_latency": {"unit": "ms", "mean": 1.0, "ci_low": 0.9}}, "AIPerf (profile_export_aiperf.json)"),
+        (guidellm({"type_": "poisson", "rate": 28.0, "max_concurrency": 16}), "15 requests in flight at a limit of 16"),
         (aiperf() | {"input_config": None}, "input_config: missing"),
         (guidellm(), "empty: nothing was measured"),
         (guidellm({"kind": "replay"}), "benchmarks.0.config.strategy.kind: found 'replay'"),
         (guidellm({"kind": "throughput"}), "holds no operating point"),
-        ({"latency": 1}, "written by none of vllm bench serve, AIPerf, GuideLLM"),
+        ({"latency": 1}, "none of the files that are read: vllm bench serve (--save-result); AIPerf"),
         ("[1]", "expected an object"),
         ("{", "neither JSON nor JSON lines"),
     ],
@@ -136,3 +145,22 @@ def test_a_zero_is_left_out_and_said(tmp_path):
     (point,) = points(tmp_path, VLLM | {"mean_itl_ms": 0.0})
     assert "mean_itl_ms" not in point.metrics
     assert point.notes == ("mean_itl_ms is 0: nothing was measured, left out",)
+
+
+def test_drafts_of_a_step_where_the_tool_counts_them(tmp_path):
+    (point,), (other,) = points(tmp_path, VLLM), points(tmp_path, aiperf())
+    assert (point.drafts_per_step, other.drafts_per_step) == (3.0, None)
+    plain = {key: value for key, value in VLLM.items() if not key.startswith("spec_decode")}
+    assert points(tmp_path, plain)[0].drafts_per_step == 0.0
+
+
+def test_what_guidellm_leaves_out_is_said(tmp_path):
+    document = guidellm({"type_": "concurrent", "streams": 16, "rampup_duration": 5})
+    document["benchmarks"][0]["config"] |= {"warmup": {"percent": 0.1}, "cooldown": {"percent": None, "value": None}}
+    document["benchmarks"][0]["metrics"]["request_totals"]["incomplete"] = 10
+    (point,) = points(tmp_path, document)
+    assert point.notes[1:] == (
+        "GuideLLM leaves the warmup out, the simulated test does not",
+        "users start over 5 s, simulated ones at once",
+        "10 of 110 requests were cut off at the end and not measured: long ones are missing",
+    )

@@ -11,7 +11,7 @@ from sim import __version__
 from sim.cli import COMMANDS, main, run_command
 from sim.errors import CapacityError, InvariantError, ScenarioError
 
-HEAVY = ("numpy", "pandas", "plotly", "pyarrow", "pydantic", "simpy", "yaml", "rich", "scipy")
+HEAVY = ("numpy", "pandas", "matplotlib", "plotly", "pyarrow", "pydantic", "simpy", "yaml", "rich", "scipy")
 
 
 def specsim(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:

@@ -71,7 +71,7 @@ def test_text_names_the_factor_and_what_to_paste(capsys: pytest.CaptureFixture[s
     assert "6 load tests of plain, k3" in out
     assert "One factor explains it: verify_time" in out
     assert "    what_if:\n      verify_time: 1.3\n" in out
-    assert "vllm bench forward" in out
+    assert "specsim calibrate" in out
     assert max(map(len, out.splitlines())) <= 100
 
 
@@ -81,6 +81,8 @@ def test_json_has_every_figure_and_pasting_brings_agreement(capsys: pytest.Captu
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert max(abs(figure["error"]) for figure in found["figures"]) < 1e-3  # files count whole accepted tokens
     assert found["attribution"]["alike"] == []
+    assert found["attribution"]["unseen"]["verify_time"] < 0.1
+    assert not found["other_workload"]
     assert {(each["arm"], each["max_concurrency"]) for each in found["tests"]} >= {("plain", 1), ("k3", 48)}
     assert {each["load"] for each in found["speedups"]} == {"concurrency 1", "concurrency 8", "concurrency 48"}
 
@@ -99,6 +101,8 @@ def test_one_arm_at_one_load_says_what_else_to_measure(capsys: pytest.CaptureFix
     [
         (["--measured", "plan=k3_c8.json"], "no such arm: plan; there are plain, k3; did you mean plain?"),
         (["--measured", "k3=none*.json"], "--measured k3=none*.json: no such file"),
+        (["--measured", "k3=."], "--measured k3=.: no such file; . is a folder, write its files: *.json"),
+        (["--measured", "plain=k3_c8.json"], "k3_c8.json: the server drafted 3 tokens a step, arm plain does not"),
         (["--measured", "k3_c8.json"], "which arm? write ARM=FILES"),
         (["--measured", "k3=s.yaml"], "neither JSON nor JSON lines"),
         (["--measured", "k3=k3_c8.json", "physics", "--data", "."], "stands alone, without physics"),
@@ -108,6 +112,30 @@ def test_one_arm_at_one_load_says_what_else_to_measure(capsys: pytest.CaptureFix
 def test_mistakes_end_with_code_2(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert validate(*arguments) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("files")
+def test_all_mistakes_come_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("bad.json").write_text("{}")
+    assert validate("--measured", "plan=k3_c8.json", "--measured", "k3=none.json", "--measured", "k3=bad.json") == 2
+    said = capsys.readouterr().err
+    assert all(part in said for part in ("no such arm: plan", "k3=none.json: no such file", "bad.json:1: none of the"))
+
+
+@pytest.mark.usefixtures("files")
+def test_another_workload_is_no_reason_to_blame_a_factor(capsys: pytest.CaptureFixture[str]) -> None:
+    longer = "workload.output_tokens={kind: fixed, value: 60}"
+    assert validate("--measured", "k3=k3_c8.json", "--set", longer) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Not asked: the measured requests have other lengths" in said
+    assert "what_if" not in said
+    assert "not in the band" in said  # one replicate
+
+
+@pytest.mark.usefixtures("files")
+def test_another_k_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert validate("--measured", "k3=k3_c1.json", "--set", "arms.k3.speculative_config.num_speculative_tokens=5") == 0
+    assert "the server drafted 3 tokens a step, arm k3 drafts 5" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("files")

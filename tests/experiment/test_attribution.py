@@ -75,6 +75,17 @@ def test_what_no_factor_does_stays_unexplained():
     assert beyond.best.factors["a"].estimate == pytest.approx(LIMITS[1])
 
 
+def test_what_would_not_show_is_as_large_as_what_is_taken_for_chance():
+    """A factor just above it is needed, one just below is not."""
+    respond = power_law(EFFECTS)
+    unseen = attribute(observed(np.zeros(8)), EFFECTS, respond).unseen
+    assert unseen.keys() == {"a", "b"}
+    assert unseen["a"] == pytest.approx(np.expm1(np.sqrt(3.84) * 0.02 / np.linalg.norm(EFFECTS["a"])))
+    for share, needed in ((1.05, ["a"]), (0.95, [])):
+        found = attribute(observed(respond({"a": 1 + share * unseen["a"]})), {"a": EFFECTS["a"]}, respond)
+        assert found.alike == needed
+
+
 def test_one_load_test_gives_no_interval():
     found = attribute(
         Observations(np.log([1.3]), np.array([0.02]), [0]), {"a": np.ones(1)}, power_law({"a": np.ones(1)})

@@ -74,7 +74,10 @@ def test_our_own_results_agree_to_the_last_digit():
     assert len(found.speedups) == 2 * len(USERS)
 
 
-@pytest.mark.parametrize(("factor", "value"), [("verify_time", 1.3), ("acceptance", 0.85), ("target_time", 1.2)])
+@pytest.mark.parametrize(
+    ("factor", "value"),
+    [("verify_time", 1.3), ("acceptance", 0.85), ("target_time", 1.2), ("draft_time", 1.6), ("host_time", 5.0)],
+)
 def test_a_changed_server_is_found_out(factor, value):
     loaded = scenario()
     found = laid_over(loaded, measured(loaded, CLOSED, **{factor: value}))
@@ -147,7 +150,7 @@ def test_two_servers_behind_a_router_are_simulated_as_such():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [11, 12])
+@pytest.mark.parametrize("seed", [11, pytest.param(12, marks=pytest.mark.slow)])
 def test_other_text_and_other_requests_hide_nothing_and_feign_nothing(seed):
     """The server's random numbers are not ours: within chance without a factor, the right one with it."""
     lengths = {"kind": "lognormal", "cv": 0.5, "min": 2}

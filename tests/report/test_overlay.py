@@ -22,7 +22,15 @@ def fit(rms: float, at_limit: bool = False, **factors: float) -> Explanation:
 SINGLE = fit(0.05, verify_time=1.3)
 PAIR = fit(0.01, verify_time=1.2, host_time=2.0)
 ANSWER = Attribution(
-    fit(0.2), [SINGLE, fit(0.06, draft_time=1.8)], PAIR, ["acceptance"], ["verify_time"], False, SINGLE, True
+    fit(0.2),
+    [SINGLE, fit(0.06, draft_time=1.8)],
+    PAIR,
+    ["acceptance"],
+    ["verify_time"],
+    False,
+    SINGLE,
+    True,
+    {"verify_time": 0.031, "host_time": 0.8},
 )
 
 SCENARIO = load_mapping(
@@ -36,12 +44,24 @@ def text(**changes: Any) -> str:
     return " ".join(overlay_text(found).split())
 
 
+def test_a_factor_beyond_the_error_of_the_model_is_doubted():
+    """ln 1.3 is 3.3 sigma of 8 %, and 5.2 of 5 %."""
+    found = Overlay([TEST], [], {}, [], ANSWER, [], 1, 10, model_error=0.05)
+    assert "own error (one sigma 5 %): verify_time 1.30. Is it the same model, GPU" in overlay_text(found).replace(
+        "\n  ", " "
+    )
+    assert "far beyond" not in overlay_text(replace(found, model_error=0.08))
+    unexplained = replace(found, attribution=replace(ANSWER, explained=False))
+    assert "far beyond" not in overlay_text(unexplained)
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
         ({}, "One factor explains it: verify_time"),
         ({}, "paste into the scenario: what_if: verify_time: 2.6 "),  # 1.3 on top of the scenario's own 2
         ({}, "Measure a speculative arm too"),
+        ({}, "off by less than this would not show here: verify_time 4 %, host_time 80 %."),
         ({"alike": ["verify_time", "draft_time"]}, "Not distinguishable with these tests: verify_time (passes"),
         ({"pair_needed": True, "best": PAIR}, "Two things are off: verify_time (passes that verify drafts); host_time"),
         ({"explained": False}, "No factor explains it: the best (verify_time) leaves 5.0 %"),

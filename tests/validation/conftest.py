@@ -1,6 +1,7 @@
 """Made-up folders of published rows."""
 
 import csv
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,12 @@ ROW = {
     "input_len": "64", "output_len": "32", "batch_or_concurrency": "1", "metric": "output tok/s", "plain_value": "",
     "spec_value": "", "speedup": "1.5", "mean_accepted_len": "2.3", "trust": "5", "notes": "",
 }  # fmt: skip
+
+
+@pytest.fixture
+def without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine where the extra is not installed."""
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
 
 
 @pytest.fixture

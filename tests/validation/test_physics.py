@@ -57,6 +57,7 @@ def test_gpus_shapes_and_formats_appear_without_a_list_of_names(tmp_path):
     assert "BF16 GEMM, H200-SXM" in text
 
 
+@pytest.mark.usefixtures("without_matplotlib")
 def test_command_prints_or_writes(tmp_path):
     (tmp_path / "gpu_timings").mkdir()
     (tmp_path / "gpu_timings" / "gemm.csv").write_text(HEADER + gemm_csv("h100-sxm"))

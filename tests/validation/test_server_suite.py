@@ -140,6 +140,7 @@ def test_the_first_and_last_wave_count_once_each():
     assert shapes["output_tokens"] == {"kind": "uniform", "min": 819, "max": 1024}
 
 
+@pytest.mark.usefixtures("without_matplotlib")
 def test_gates_page_and_command(tmp_path):
     folder = dump(record(tmp_path), DENSE)
     suite = run_server(folder)

@@ -116,6 +116,7 @@ def test_summary_and_verdicts():
     assert share.error == pytest.approx(2.0)  # points
 
 
+@pytest.mark.usefixtures("without_matplotlib")
 def test_the_page_lists_every_row_and_the_command_writes_it(publish, tmp_path):
     folder = publish({"notes": "clones"}, {"target_model": "Nobody-1B"}, {"plain_value": "130", "spec_value": "195"})
     text = render_speedup(run_speedups(folder), [])
@@ -128,6 +129,7 @@ def test_the_page_lists_every_row_and_the_command_writes_it(publish, tmp_path):
     assert out.read_text() == text
 
 
+@pytest.mark.usefixtures("without_matplotlib")
 def test_all_runs_what_the_folder_has_and_writes_an_overview(publish, tmp_path):
     folder, out = publish({}), tmp_path / "pages"
     result = CliRunner().invoke(validate, ["all", "--data", str(folder), "--out", str(out)])
@@ -135,6 +137,9 @@ def test_all_runs_what_the_folder_has_and_writes_an_overview(publish, tmp_path):
     assert sorted(path.name for path in out.iterdir()) == ["README.md", "speedup.md"]
     overview = (out / "README.md").read_text()
     assert "### speedup:" in overview
+    assert "| speed-up | eagle3 chain | vllm-0.10 | Hopper | " in overview
+    assert "![" not in overview
+    assert "pip install 'specsim[plots]'" in result.output
     assert "What was fitted" in overview
     (tmp_path / "empty").mkdir()
     empty = CliRunner().invoke(validate, ["all", "--data", str(tmp_path / "empty"), "--out", str(out)])

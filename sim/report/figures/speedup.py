@@ -10,9 +10,10 @@ import plotly.graph_objects as go
 from sim.report import crossings as be
 from sim.report.axis import Axis, Slice
 from sim.report.figures.curves import Point, add_curve, gap
+from sim.report.palette import INK, LOSS
 from sim.report.panel import Chart, Panel, Table, View
 from sim.report.reader import Results
-from sim.report.style import INK, LOSS, ArmStyle, arm_styles, figure, load_axis
+from sim.report.style import ArmStyle, arm_styles, figure, load_axis
 from sim.report.wording import change, factor, listed, metric_name, number, plain
 
 #: metric column -> label of the switch
