@@ -148,7 +148,7 @@ def _check_stated(row: PublishedRow) -> None:
     if row.trust < ADVISORY_TRUST:
         raise UnrunnableError(f"trust {row.trust}: never run")
     if "acceptance only" in row.metric:
-        raise UnrunnableError("no time was measured, acceptance only")
+        raise UnrunnableError("no time was measured, acceptance only: see the suite acceptance")
     if row.measured_speedup is None:
         raise UnrunnableError("no speed-up")
 
