@@ -63,18 +63,20 @@ def _product_parameters(_: Rows) -> tuple[Parameter, ...]:
     return (
         Parameter("memory_efficiency", 0.9, 0.3, 1.1),
         Parameter("compute_efficiency", 0.8, 0.2, 1.1),
-        Parameter("smoothness", 2.0, 1.0, 8.0),
+        Parameter("smoothness", 2.0, 1.0, 20.0),
         Parameter("launch_us", 5.0, 0.0, 15.0),
         Parameter("per_1000_inputs_us", 0.1, 0.0, 1.0),
+        Parameter("rereads", 0.1, 0.0, 2.0),
     )
+
+
+def _tiles(_: Rows) -> dict[str, Any]:
+    """Tables with every 16th number of tokens tell tiles apart: time rises in steps of 128 rows."""
+    return {"tile_rows": 128}
 
 
 def _is_product(rows: Rows) -> Mask:
     return np.isin(rows.table.text("layer"), list(PRODUCTS))
-
-
-def _none(_: Rows) -> dict[str, Any]:
-    return {}
 
 
 def _shipped_product(chosen: ChosenProfile, _: Rows) -> Fit | None:
@@ -88,7 +90,7 @@ LAYER_PRODUCTS = Operator(
     kinds=("model", "tp"),
     shape=("layer",),
     fit_type=GemmFit,
-    constants=_none,
+    constants=_tiles,
     parameters=_product_parameters,
     price_us=_products_us,
     usable=_is_product,

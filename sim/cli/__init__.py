@@ -7,6 +7,7 @@ Data goes to stdout, messages to stderr. Exit codes: 0 ok, 1 internal error, 2 u
 import errno
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -81,7 +82,8 @@ def cli() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line and leave the process with its exit code."""
+    """Run the command line and leave the process with its exit code; SIGTERM interrupts like Ctrl-C."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(run_command(list(sys.argv[1:] if arguments is None else arguments)))
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from sim.cli.running import names
+from sim.cli.arms import names
 from sim.errors import Problem, ScenarioError
 from sim.experiment.differences import DIFFERENCE_COLUMNS, Comparison, Wanted, compare_folders, summary_metrics
 from sim.experiment.files import csv_bytes, finite, write_bytes

@@ -1,17 +1,15 @@
 """`specsim explain`: what the cost model says about a scenario, without simulating it."""
 
-import os
-import sys
-
 import click
 
 from sim.acceptance.base import MAX_DRAFT_TOKENS
+from sim.cli.arms import ARMS, narrow
+from sim.cli.colour import colour_wanted
 from sim.cli.numbers import parse_counts
 from sim.experiment.explain import Asked
 from sim.experiment.explain import explain as explain_scenario
-from sim.experiment.plan import narrowed
 from sim.report.explain import explanation_json, explanation_text
-from sim.scenario.load import LoadedScenario, load_scenario
+from sim.scenario.load import load_scenario
 
 
 class Counts(click.ParamType):  # type: ignore[type-arg]
@@ -39,7 +37,7 @@ class Counts(click.ParamType):  # type: ignore[type-arg]
 @click.option("--context", "contexts", type=Counts(1, 100_000_000), metavar="512,8k",
               help="Tokens of context of every request; default the mean that a decode step meets.")  # fmt: skip
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override one field; may be repeated.")
-@click.option("--arms", metavar="A,B", help="Only these arms (and the baseline).")
+@ARMS
 @click.option("--breakdown", is_flag=True, help="The target's time by op group, for every row of the table.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def explain(
@@ -57,17 +55,11 @@ def explain(
     Memory of every arm, step times over batch x K x context with what bounds them, where the bound changes, and the
     first closed-form break-even with its band.
     """
-    loaded = load_scenario(scenario, overrides)
-    if arms is not None:
-        loaded = _narrowed(loaded, [name.strip() for name in arms.split(",")])
+    loaded = narrow(load_scenario(scenario, overrides), arms)
     explanation = explain_scenario(loaded, Asked(batches, ks, contexts))
     if as_json:
         click.echo(explanation_json(explanation))
         return
-    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    colour = colour_wanted()
     text = explanation_text(explanation, every_k=ks is not None, breakdown=breakdown, colour=colour)
     click.echo(text, nl=False, color=colour)
-
-
-def _narrowed(loaded: LoadedScenario, arms: list[str]) -> LoadedScenario:
-    return LoadedScenario(narrowed(loaded.scenario, arms, None), loaded.base_dir, loaded.source_text, loaded.notes)

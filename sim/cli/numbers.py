@@ -4,6 +4,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+import click
+
 from sim.errors import Problem, ScenarioError
 from sim.units import parse_count
 
@@ -91,6 +93,22 @@ def _plain_number(text: str) -> str:
     if not text:
         raise ValueError("expected a count such as `64` or `8k`, a list `1,8,64` or a range `0:5`")
     return text
+
+
+class RangeType(click.ParamType):  # type: ignore[type-arg]  # generic in click 8.2 only
+    """`1:1024`: two numbers."""
+
+    name = "LOW:HIGH"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, float]:
+        """The two ends; a usage error when they are none."""
+        if isinstance(value, tuple):
+            return value
+        try:
+            low, high = map(float, str(value).split(":"))
+        except ValueError:
+            self.fail(f"found {value!r}; allowed: LOW:HIGH, such as 1:1024", param, ctx)
+        return low, high
 
 
 class Given:

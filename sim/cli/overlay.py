@@ -1,7 +1,5 @@
 """`specsim validate --measured`: the user's load tests laid over the simulated curves."""
 
-import os
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -10,6 +8,7 @@ import click
 
 from sim.bench_results.base import MeasuredPoint
 from sim.bench_results.read import read_results
+from sim.cli.colour import colour_wanted
 from sim.errors import ScenarioError
 from sim.experiment.executor import local_executor
 from sim.experiment.overlay import overlay
@@ -68,7 +67,7 @@ def run_overlay(
         return
     for note in loaded.notes:
         click.echo(note, err=True)
-    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    colour = colour_wanted()
     click.echo(overlay_text(found, colour), nl=False, color=colour)
 
 

@@ -1,13 +1,12 @@
 """`specsim report`: the dashboard of a results folder."""
 
-import os
-import sys
 import webbrowser
 from pathlib import Path
 from typing import cast
 
 import click
 
+from sim.cli.colour import colour_wanted
 from sim.cli.overlay import MEASURED, measured_points
 from sim.report.dashboard import Plotlyjs, write_dashboard
 from sim.report.reader import load_results
@@ -34,7 +33,7 @@ def report(
     points = measured_points(measured, load_results(folder).arms) if measured else None
     page = write_dashboard(folder, output, cast(Plotlyjs, plotlyjs), points)
     if not quiet:
-        click.echo(summary_text(folder, colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR")))
+        click.echo(summary_text(folder, colour=colour_wanted()))
     click.echo(f"Wrote {page}")
     if show:
         webbrowser.open(page.resolve().as_uri())

@@ -1,31 +1,26 @@
 """`specsim sensitivity`: how wrong each input may be before the decision flips."""
 
 import json
-import os
-import signal
-import sys
 from collections.abc import Sequence
-from functools import partial
-from pathlib import Path
 from typing import get_args
 
 import click
 
+from sim.cli.arms import names
+from sim.cli.colour import colour_wanted
 from sim.cli.numbers import Given
-from sim.cli.running import names, progress
+from sim.cli.options import CONFIDENCE, MIN_GAIN, Common, simulates
 from sim.errors import ScenarioError
 from sim.experiment import sensitivity as study
-from sim.experiment.executor import local_executor
 from sim.experiment.inputs_in_doubt import GROUPS, INPUTS, SEARCHED, Input, Range, Study, chosen_inputs
 from sim.report.dashboard import write_dashboard
 from sim.report.sensitivity import sensitivity_text
 from sim.scenario.defaults import OPEN_LOOP_OBJECTIVES
-from sim.scenario.load import load_scenario
 from sim.scenario.schema import Objective, Scenario
 
 
 @click.command(name="sensitivity")
-@click.argument("scenario")
+@simulates(json="Print one JSON document instead of the table.", quiet="No progress, only the answer and the paths.")
 @click.option("--over", metavar="A,B", help=f"Inputs: {', '.join([*INPUTS, *GROUPS])}. Default: all there are.")
 @click.option("--range", "ranges", multiple=True, metavar="INPUT=LOW:HIGH",
               help="Plausible factors of an input; may be repeated.")  # fmt: skip
@@ -33,41 +28,27 @@ from sim.scenario.schema import Objective, Scenario
               help="Factors between which a flip is looked for.")  # fmt: skip
 @click.option("--objective", type=click.Choice(get_args(Objective)), metavar="METRIC",
               help="What decides; default output_throughput, mean_tpot_ms in an open loop.")  # fmt: skip
-@click.option("--min-gain", type=click.FloatRange(0, 100, min_open=True), default=1.0, show_default=True,
-              help="Speed-up that counts as paying.")  # fmt: skip
+@MIN_GAIN
 @click.option("--arm", help="Who is decided upon; needed where several arms speculate.")
 @click.option("--replicates", type=click.IntRange(2, 1000), default=5, show_default=True,
               help="Paired runs of each point.")  # fmt: skip
-@click.option("--confidence", type=click.FloatRange(0.5, 1, min_open=True, max_open=True), default=0.95,
-              show_default=True, help="Of all intervals.")  # fmt: skip
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override one field; may be repeated.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("results"), show_default=True,
-              help="Folder in which NAME/TIME-HASH is made.")  # fmt: skip
-@click.option("--jobs", type=click.IntRange(1), help="Worker processes; default one per processor.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of the table.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress, only the answer and the paths.")
+@CONFIDENCE
 def sensitivity(
-    scenario: str,
+    common: Common,
     over: str | None,
     ranges: tuple[str, ...],
     search: str,
     objective: str | None,
-    min_gain: float,
+    min_gain: float | None,
     arm: str | None,
     replicates: int,
-    confidence: float,
-    overrides: tuple[str, ...],
-    output: Path,
-    jobs: int | None,
-    as_json: bool,
-    quiet: bool,
+    confidence: float | None,
 ) -> None:
     """Scale each input of SCENARIO and find where "it pays" turns into "it does not".
 
     A factor of 1 is the scenario as stated. Exit codes: 0 answered, 2 wrong scenario, 5 disk full, 130 interrupted.
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    loaded = load_scenario(scenario, overrides)
+    loaded = common.load()
     given = Given()
     searched = given.factors("--search", search)
     stated = dict(_ranges(given, ranges))
@@ -78,14 +59,13 @@ def sensitivity(
         given.wrong("--range", f"{name}: no effect, it is not among the inputs")
     given.finish()
     metric = objective or _objective(loaded.scenario)
-    asked = Study(who, inputs, stated, searched, metric, min_gain, replicates, confidence)
-    work = study.Work(output, partial(local_executor, jobs), None if quiet else progress())
-    answer = study.sensitivity(loaded, asked, work)
+    asked = Study(who, inputs, stated, searched, metric, min_gain or 1.0, replicates, confidence or 0.95)
+    answer = study.sensitivity(loaded, asked, common.work())
     page = write_dashboard(answer.run_dir)
-    if as_json:
+    if common.as_json:
         click.echo(json.dumps(answer.document | {"run_dir": str(answer.run_dir)}, allow_nan=False))
         return
-    click.echo(sensitivity_text(answer.document, sys.stdout.isatty() and not os.environ.get("NO_COLOR")))
+    click.echo(sensitivity_text(answer.document, colour_wanted()))
     click.echo(f"Wrote {answer.run_dir}\nWrote {page}")
 
 

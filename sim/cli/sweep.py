@@ -8,15 +8,17 @@ from pathlib import Path
 
 import click
 
-from sim.cli.running import finish, names, plan_text, progress
+from sim.cli.arms import ARMS
+from sim.cli.options import REPLICATES, SEED, Common, simulates
+from sim.cli.running import finish, plan_text, too_many
 from sim.errors import ResultsError, ScenarioError
 from sim.experiment.dask_executor import dask_executor
 from sim.experiment.executor import STALL_S, Executor, local_executor
-from sim.experiment.plan import WHOLE, Shard, estimate, narrowed
+from sim.experiment.plan import WHOLE, Shard, estimate
 from sim.experiment.rounds import HowToRun
 from sim.experiment.run import begun, find_unfinished
 from sim.experiment.run import run as run_experiment
-from sim.scenario.load import LoadedScenario, load_scenario
+from sim.scenario.load import LoadedScenario
 
 
 class ShardType(click.ParamType):  # type: ignore[type-arg]  # generic in click 8.2 only
@@ -35,17 +37,13 @@ class ShardType(click.ParamType):  # type: ignore[type-arg]  # generic in click 
 
 
 @click.command(name="sweep")
-@click.argument("scenario")
-@click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("results"), show_default=True,
-              help="Folder in which NAME/TIME-HASH is made.")  # fmt: skip
+@simulates(json="Print one JSON document instead of the summary.", quiet="No progress and no summary, only the paths.")
 @click.option("--vary", multiple=True, metavar="KEY=VALUES",
               help="A field to vary: 1,2,4 or 1:512:log2 or 0.5:0.9:linear:5; may be repeated.")  # fmt: skip
 @click.option("--combine", type=click.Choice(["grid", "zip"]), help="Several fields: all combinations, or in step.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override one field; may be repeated.")
-@click.option("--seed", type=click.IntRange(0), help="Seed of all random numbers.")
-@click.option("--replicates", type=click.IntRange(1), help="Runs per operating point and arm.")
-@click.option("--arms", metavar="A,B", help="Run only these arms (and the baseline).")
-@click.option("--jobs", type=click.IntRange(1), help="Worker processes; default one per processor.")
+@SEED
+@REPLICATES
+@ARMS
 @click.option("--executor", type=click.Choice(["local", "dask"]), default="local", show_default=True,
               help="Where runs are made: this machine, or an existing Dask cluster.")  # fmt: skip
 @click.option(
@@ -55,25 +53,20 @@ class ShardType(click.ParamType):  # type: ignore[type-arg]  # generic in click 
 @click.option("--resume", is_flag=True, help="Go on with the unfinished folder of this scenario (or SCENARIO is one).")
 @click.option("--allow-mixed", is_flag=True, help="Resume what another version of specsim began.")
 @click.option("--max-runs", type=click.IntRange(1), default=20_000, show_default=True,
-              help="Refuse larger sweeps.")  # fmt: skip
+              help="Refuse larger sweeps; a dry run says so.")  # fmt: skip
 @click.option("--copy-to", metavar="URL", help="Also copy the results to an fsspec URL, such as s3://bucket/results.")
 @click.option("--stall-timeout", type=click.FloatRange(1), default=STALL_S, show_default=True, metavar="SECONDS",
               help="Give up what runs when nothing finishes for so long.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Count and cost what would be run and stop; nothing is written.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of the summary.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress and no summary, only the paths.")
 @click.pass_context
 def sweep(
     ctx: click.Context,
-    scenario: str,
-    output: Path,
+    common: Common,
     vary: tuple[str, ...],
     combine: str | None,
-    overrides: tuple[str, ...],
     seed: int | None,
     replicates: int | None,
     arms: str | None,
-    jobs: int | None,
     executor: str,
     scheduler: str | None,
     shard: Shard,
@@ -83,8 +76,6 @@ def sweep(
     copy_to: str | None,
     stall_timeout: float,
     dry_run: bool,
-    as_json: bool,
-    quiet: bool,
 ) -> None:
     """Run SCENARIO at many operating points: a grid, lists in step, ranges, or random draws of any field.
 
@@ -93,31 +84,26 @@ def sweep(
     """
     settings = [f"sweep.vary.{key}={_as_yaml(values)}" for key, values in map(_key_and_values, vary)]
     settings += [f"sweep.combine={combine}"] if combine else []
-    settings += [*overrides, *([f"seed={seed}"] if seed is not None else [])]
-    folder = Path(scenario) if resume and Path(scenario).is_dir() else None
+    settings += [f"seed={seed}"] if seed is not None else []
+    folder = Path(common.scenario) if resume and Path(common.scenario).is_dir() else None
     if folder is not None:
-        if settings or arms or replicates or shard != WHOLE:
+        if settings or common.overrides or arms or replicates or shard != WHOLE:
             raise click.UsageError("an unfinished folder is resumed as it was begun: no other options")
         loaded, shard = begun(folder)
     else:
-        loaded = _narrowed(load_scenario(scenario, settings), arms, replicates)
+        loaded = common.load(arms, replicates, more=settings)
     if dry_run:
-        click.echo(plan_text(loaded, None, None, as_json, shard))
+        click.echo(plan_text(loaded, common.as_json, shard, max_runs))
         return
     _check_size(loaded, shard, max_runs)
     if resume and folder is None:
-        folder = find_unfinished(loaded, output, shard)
-        if folder is None and not quiet:
+        folder = find_unfinished(loaded, common.output, shard)
+        if folder is None and not common.quiet:
             click.echo("nothing unfinished of this scenario; starting afresh", err=True)
-    workers = partial(_workers, executor, scheduler, jobs, stall_timeout)
+    workers = partial(_workers, executor, scheduler, common.jobs, stall_timeout)
     how = HowToRun(workers, shard=shard, resume=folder, allow_mixed=allow_mixed)
-    make = partial(run_experiment, loaded, output, progress=None if quiet else progress(), how=how)
-    ctx.exit(finish(make, loaded.notes, as_json=as_json, quiet=quiet, copy_url=copy_to))
-
-
-def _narrowed(loaded: LoadedScenario, arms: str | None, replicates: int | None) -> LoadedScenario:
-    scenario = narrowed(loaded.scenario, names(arms), replicates)
-    return LoadedScenario(scenario, loaded.base_dir, loaded.source_text, loaded.notes)
+    make = partial(run_experiment, loaded, common.output, progress=common.work().progress, how=how)
+    ctx.exit(finish(make, loaded.notes, as_json=common.as_json, quiet=common.quiet, copy_url=copy_to))
 
 
 def _key_and_values(argument: str) -> tuple[str, str]:
@@ -137,7 +123,7 @@ def _as_yaml(values: str) -> str:
 def _check_size(loaded: LoadedScenario, shard: Shard, max_runs: int) -> None:
     runs = estimate(loaded.scenario, loaded.base_dir, shard).runs
     if runs > max_runs:
-        raise ScenarioError(f"{runs:,} runs; allowed: at most --max-runs {max_runs:,}; raise it, or split with --shard")
+        raise ScenarioError(too_many(runs, max_runs))
 
 
 def _workers(

@@ -1,11 +1,10 @@
 """`specsim theory`: the closed forms of speculative decoding at the command line. Nothing here simulates."""
 
-import os
-import sys
 from collections.abc import Iterator, Sequence
 
 import click
 
+from sim.cli.colour import colour_wanted
 from sim.cli.numbers import Given
 from sim.report.theory import (
     errata_lines,
@@ -49,7 +48,7 @@ def tokens(alpha: str, ks: str, as_json: bool) -> None:
         grid = [{"alpha": a, "k": k, "tokens_per_step": expected_tokens(a, k)} for a in alphas for k in numbers]
         click.echo(theory_json(tokens=grid))
     else:
-        _print(tokens_lines(alphas, numbers, _colour()))
+        _print(tokens_lines(alphas, numbers, colour_wanted()))
 
 
 @theory.command()
@@ -67,7 +66,7 @@ def speedup(alpha: str, cost: str, ks: str, as_json: bool) -> None:
     if as_json:
         click.echo(theory_json(speedup=tables))
     else:
-        _print(speedup_lines(tables, _colour()))
+        _print(speedup_lines(tables, colour_wanted()))
 
 
 @theory.command()
@@ -90,7 +89,7 @@ def worksheet(drafted: str, accepted: str, steps: str | None, k: str | None, as_
     if as_json:
         click.echo(theory_json(worksheet=sheet))
     else:
-        _print(worksheet_lines(sheet, _colour()))
+        _print(worksheet_lines(sheet, colour_wanted()))
 
 
 @theory.command()
@@ -132,7 +131,7 @@ def tree(
     if as_json:
         click.echo(theory_json(trees=trees, best_size=best))
     else:
-        _print(tree_lines(trees, best, _colour()))
+        _print(tree_lines(trees, best, colour_wanted()))
 
 
 @theory.command()
@@ -152,7 +151,7 @@ def guesses(alpha: str, lengths: str, counts: str, as_json: bool) -> None:
         ]
         click.echo(theory_json(alpha=rate, guesses=grid))
     else:
-        _print(guesses_lines(rate, longs, numbers, _colour()))
+        _print(guesses_lines(rate, longs, numbers, colour_wanted()))
 
 
 @theory.command()
@@ -183,7 +182,7 @@ def lossless(
         click.echo(theory_json(p=p, q=q, k=numbers[0], rules=checks))
     else:
         head = f"p = {_shown(p)}, q = {_shown(q)}, K = {numbers[0]}"
-        _print(lossless_lines(checks, head, num_samples, _colour()))
+        _print(lossless_lines(checks, head, num_samples, colour_wanted()))
 
 
 def _shown(distribution: Sequence[float]) -> str:
@@ -213,12 +212,8 @@ def errata(as_json: bool) -> None:
     if as_json:
         click.echo(theory_json(errata=all_errata()))
     else:
-        _print(errata_lines(all_errata(), _colour()))
+        _print(errata_lines(all_errata(), colour_wanted()))
 
 
 def _print(lines: Iterator[str]) -> None:
-    click.echo(text_of(lines), nl=False, color=_colour())
-
-
-def _colour() -> bool:
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    click.echo(text_of(lines), nl=False, color=colour_wanted())

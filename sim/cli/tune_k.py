@@ -1,26 +1,20 @@
 """`specsim tune-k`: the best K by batch size, ready to paste into an engine."""
 
 import json
-import os
-import signal
-import sys
-from functools import partial
-from pathlib import Path
 from typing import get_args
 
 import click
 from click.core import ParameterSource
 
+from sim.cli.colour import colour_wanted
 from sim.cli.numbers import Given
-from sim.cli.running import PARTIAL, progress
+from sim.cli.options import Common, simulates
+from sim.cli.running import exit_code
 from sim.experiment import tune_k as tuning
 from sim.experiment.engine_export import ENGINES, form_of
-from sim.experiment.executor import local_executor
 from sim.experiment.k_check import Judge
-from sim.experiment.results import load
 from sim.report.dashboard import write_dashboard
 from sim.report.tune_k import tuned_text
-from sim.scenario.load import load_scenario
 from sim.scenario.schema import Objective
 
 #: K beyond this is nowhere in use.
@@ -28,7 +22,7 @@ MOST_K = 32
 
 
 @click.command(name="tune-k")
-@click.argument("scenario")
+@simulates(quiet="Only the settings to paste and the paths.")
 @click.option("--k", "ks", default="0:8", show_default=True, metavar="RANGE", help="K to choose from.")
 @click.option("--arm", help="Whose K; needed where several arms speculate.")
 @click.option("--tie", default="1%", show_default=True, metavar="SHARE", help="No difference; the smaller K wins.")
@@ -44,15 +38,10 @@ MOST_K = 32
 @click.option("--no-simulation", is_flag=True, help="The closed form alone; writes nothing.")
 @click.option("--emit", type=click.Choice([*ENGINES, "json"]), default="vllm", show_default=True, help="What to print.")
 @click.option("--target-version", metavar="VERSION", help="Of the engine to write for; default the newest form known.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override one field; may be repeated.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("results"), show_default=True,
-              help="Folder in which NAME/TIME-HASH is made.")  # fmt: skip
-@click.option("--jobs", type=click.IntRange(1), help="Worker processes; default one per processor.")
-@click.option("-q", "--quiet", is_flag=True, help="Only the settings to paste and the paths.")
 @click.pass_context
 def tune_k(
     ctx: click.Context,
-    scenario: str,
+    common: Common,
     ks: str,
     arm: str | None,
     tie: str,
@@ -64,10 +53,6 @@ def tune_k(
     no_simulation: bool,
     emit: str,
     target_version: str | None,
-    overrides: tuple[str, ...],
-    output: Path,
-    jobs: int | None,
-    quiet: bool,
 ) -> None:
     """Choose the best K for every batch size of SCENARIO and write it the way an engine takes it.
 
@@ -75,7 +60,6 @@ def tune_k(
     and is then run against plain decoding and fixed K. Exit codes: 0 answered, 2 wrong scenario, 4 some runs failed,
     5 disk full, 130 interrupted.
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     given = Given()
     tried = given.counts("--k", ks, 0, MOST_K)
     loads = None if concurrency is None else given.counts("--concurrency", concurrency, 1, 100_000)
@@ -90,9 +74,9 @@ def tune_k(
     given.finish()
     judge = Judge(objective, replicates, share, 0.95)
     wish = tuning.Wish(arm, tried, judge, min_range, over == "context", loads, target)
-    work = None if no_simulation else tuning.Work(output, partial(local_executor, jobs), None if quiet else progress())
-    tuned = tuning.tune_k(load_scenario(scenario, overrides), wish, work)
-    ctx.exit(_finish(tuned, emit, quiet))
+    work = None if no_simulation else common.work()
+    tuned = tuning.tune_k(common.load(), wish, work)
+    ctx.exit(_finish(tuned, emit, common.quiet))
 
 
 def _target(given: Given, emit: str, version: str | None) -> tuple[str, str] | None:
@@ -112,9 +96,9 @@ def _finish(tuned: tuning.Tuned, emit: str, quiet: bool) -> int:
     elif quiet:
         click.echo(tuned.document["emit"][emit]["text"])
     else:
-        click.echo(tuned_text(tuned.document, emit, sys.stdout.isatty() and not os.environ.get("NO_COLOR")))
+        click.echo(tuned_text(tuned.document, emit, colour_wanted()))
     if tuned.run_dir is None:
         return 0
     if emit != "json":
         click.echo(f"Wrote {tuned.run_dir}\nWrote {page}")
-    return PARTIAL if load(tuned.run_dir).manifest["status"] == "partial" else 0
+    return exit_code(tuned.run_dir)

@@ -35,8 +35,8 @@ class Roofline(CostModel):
         profile: `auto` (the best one for the GPU), the id of a shipped profile, such as `h100-sxm` or `ideal`, or the
             file name of your own (`specsim calibrate`), counted from the scenario. One calibrated on whole steps brings
             what the engine adds to a step, in place of the engine's profile.
-        engine: whose fixed costs: `vllm`, `vllm-0.10`, `sglang`, `trtllm`, `hf`, `llamacpp`, `magicdec`, or `none`
-            (docs/background/cost-model.md, "Engines"); null: those of `engine.preset`.
+        engine: whose fixed costs: `vllm`, `vllm-0.10`, `vllm-0.6`, `sglang`, `trtllm`, `hf`, `llamacpp`, `magicdec`, or
+            `none` (docs/background/cost-model.md, "Engines"); null: those of `engine.preset`.
         host: CPU time per step; by default the engine's.
         draft_launch_ms: launching one drafter pass, which takes at least this; by default the engine's.
         per_draft_token_us: verifying one draft token costs this on top of the kernels; stated, it replaces what the
@@ -105,7 +105,8 @@ class Roofline(CostModel):
             bound = replace(bound, draft_launch_s=self.draft_launch_ms * 1e-3, error=error)
         if self.per_draft_token_us is not None:
             costs = bound.costs._replace(row_s=0.0, draft_token_s=self.per_draft_token_us * 1e-6)
-            bound = replace(bound, costs=costs, error=replace(bound.error, per_row_s=0.0))
+            error = replace(bound.error, per_row_s=0.0, per_draft_token_s=0.0)
+            bound = replace(bound, costs=costs, error=error)
         return bound
 
 
@@ -172,12 +173,15 @@ def step_costs(steps: StepFit) -> EngineCosts:
 
 def bind_engine(engine: EngineProfile) -> BoundEngine:
     """The values of a profile in seconds."""
+    drafts = engine.per_draft_token_us
     return BoundEngine(
         costs=EngineCosts(
             row_s=engine.per_row_us.value * 1e-6,
             speculative_step_s=engine.speculative_step_ms.value * 1e-3,
             kv_reads=engine.kv_reads.value,
             time_scale=engine.time_scale.value,
+            draft_token_s=0.0 if drafts is None else drafts.value * 1e-6,
+            expands_drafts=engine.expands_drafts,
         ),
         host=HostOverhead(
             engine.host_base_ms.value * 1e-3, engine.host_per_request_ms.value * 1e-3, engine.host_is_remainder
@@ -186,6 +190,7 @@ def bind_engine(engine: EngineProfile) -> BoundEngine:
         error=EngineError(
             step_s=engine.speculative_step_ms.error * 1e-3,
             per_row_s=engine.per_row_us.error * 1e-6,
+            per_draft_token_s=0.0 if drafts is None else drafts.error * 1e-6,
             draft_pass_s=engine.draft_pass_ms.error * 1e-3,
             kv_reads=engine.kv_reads.error,
         ),

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from sim.cost.attention import Attention, AttentionFits, bind_attention
-from sim.cost.base import AttentionLoad, ForwardPass, PassPrice
+from sim.cost.base import NO_ATTENTION, AttentionLoad, ForwardPass, PassPrice
 from sim.cost.collectives import NO_COLLECTIVE, Collective, Group
 from sim.cost.formats import Format, resolve_format
 from sim.cost.gemm import GemmRate, bind_gemm, sum_terms
@@ -91,6 +91,7 @@ class EngineCosts(NamedTuple):
         kv_reads: how often attention reads the KV of sequences with several new tokens, in passes that verify drafts.
         time_scale: factor on all kernels.
         step_s: per pass.
+        expands_drafts: drafts are verified as sequences with one new token each.
     """
 
     row_s: float = 0.0
@@ -99,9 +100,16 @@ class EngineCosts(NamedTuple):
     kv_reads: float = 1.0
     time_scale: float = 1.0
     step_s: float = 0.0
+    expands_drafts: bool = False
 
 
 KERNELS_ALONE = EngineCosts()
+
+
+def _expanded(decode: AttentionLoad, extend: AttentionLoad) -> AttentionLoad:
+    """Every new token as a sequence: it reads as many tokens as it forms query-key pairs."""
+    seqs, tokens, kv, pairs = decode
+    return AttentionLoad(seqs + extend.num_tokens, tokens + extend.num_tokens, kv + extend.pairs, pairs + extend.pairs)
 
 
 class RooflineCost:
@@ -134,13 +142,17 @@ class RooflineCost:
         if not self._kernels_only:
             if drafts:
                 fixed += self.engine.speculative_step_s + drafts * self.engine.draft_token_s
-                if self.engine.kv_reads != 1.0:
-                    attention = self._reread(decode, extend)
+                attention = self._verification(decode, extend, drafts, attention)
             attention *= self.engine.time_scale
         seconds = linear + attention + head + collective + fixed
         return PassPrice(seconds, linear, attention, head, collective, fixed, bound)
 
-    def _reread(self, decode: AttentionLoad, extend: AttentionLoad) -> float:
+    def _verification(self, decode: AttentionLoad, extend: AttentionLoad, drafts: int, seconds: float) -> float:
+        """Attention of a pass that verifies drafts, as this engine runs it; `seconds` as the kernels alone would."""
+        if self.engine.expands_drafts and extend.num_tokens - extend.num_seqs == drafts:
+            return self._attention(_expanded(decode, extend), NO_ATTENTION).seconds
+        if self.engine.kv_reads == 1.0:
+            return seconds
         reads = round(extend.kv_tokens_read * self.engine.kv_reads)
         return self._attention(decode, extend._replace(kv_tokens_read=reads)).seconds
 

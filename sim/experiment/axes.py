@@ -102,19 +102,25 @@ def first_sweep(
     values = spread(low, high, axis.whole)
     if axis.key == CONCURRENCY:
         values = sorted({*values, *_closed_form_crossings(loaded, low, high)})
-    data["sweep"] = data["sweep"] | dict(settings) | {"vary": {_key(axis, data): values}, "combine": "grid"}
+    data["sweep"] = data["sweep"] | dict(settings) | {"vary": {_key(axis, loaded, data): values}, "combine": "grid"}
     found = load_mapping(data, loaded.base_dir)
     return LoadedScenario(found.scenario, found.base_dir, loaded.source_text, (*loaded.notes, *found.notes))
 
 
-def _key(axis: Axis, data: Mapping[str, Any]) -> str:
-    """The axis' key with `{arm}` filled in: there must be one speculative arm."""
+def _key(axis: Axis, loaded: LoadedScenario, data: Mapping[str, Any]) -> str:
+    """The axis' key with `{arm}` filled in: there must be one speculative arm, and K must not be its rule's."""
     if "{arm}" not in axis.key:
         return axis.key
     arms = [name for name in data["arms"] if name != data["baseline"]]
     if len(arms) != 1:
         raise ScenarioError(f"--over {axis.name} is about one arm; choose it with --arms, one of {', '.join(arms)}")
-    return axis.key.format(arm=arms[0])
+    key, rule = axis.key.format(arm=arms[0]), loaded.scenario.arms[arms[0]].k_rule.kind
+    if rule != "fixed":
+        raise ScenarioError(
+            f"--over {axis.name}: K of {arms[0]} is chosen by its rule {rule}, and num_speculative_tokens is only its "
+            f"cap; state draft_length: {{kind: fixed}}, or look for the cap with --over {key} --range LOW:HIGH"
+        )
+    return key
 
 
 def spread(low: float, high: float, whole: bool) -> list[float] | list[int]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from sim.experiment.capacity_search import Rough
 from sim.experiment.capacity_setting import Setting
-from sim.experiment.carried import Carried, Point, ratio
+from sim.experiment.carried import Carried, Point, ratio, too_short
 from sim.experiment.compare import verdict
 from sim.experiment.fleet import Fleet, saved
 from sim.experiment.power import energy
@@ -56,6 +56,8 @@ def _arm(setting: Setting, rough: Rough, found: Carried | None, tested: Sequence
     document: Json = {"status": status, "capacity": None, "limited_by": "", "alone": alone}
     if status == "never":
         return document | {"limited_by": setting.limits.tightest(rough.alone)}
+    if status == "too short":
+        document["too_short_from"] = _too_short_from(found, rough)
     if found is None:
         return document
     below = [point for point in tested if point[0] <= _reached(found)]
@@ -69,6 +71,12 @@ def _arm(setting: Setting, rough: Rough, found: Carried | None, tested: Sequence
     return document | ({"at": _at(setting, *below[-1])} if below else {})
 
 
+def _too_short_from(found: Carried | None, rough: Rough) -> float:
+    """The lowest load at which a run ended before it could tell."""
+    brackets = () if found is None else found.brackets
+    return min((one.high for one in brackets if one.too_short), default=rough.too_short)
+
+
 def _reached(found: Carried) -> float:
     """The load up to which an arm was seen to carry."""
     if found.interval is not None:
@@ -77,9 +85,11 @@ def _reached(found: Carried) -> float:
 
 
 def _status(setting: Setting, found: Carried | None, rough: Rough) -> str:
-    """`found`, `not resolved` (a wide interval), `never` (not even alone), or the open end of the range."""
+    """`found`, `not resolved` (a wide interval), `never` (not even alone), `too short`, or an open end of the range."""
     if rough.high == 0.0:
         return "never"
+    if found.open_end == "too short" if found else not math.isinf(rough.too_short):
+        return "too short"
     if found is None or found.open_end == "below":
         return "below range"
     if found.open_end == "above":
@@ -89,9 +99,10 @@ def _status(setting: Setting, found: Carried | None, rough: Rough) -> str:
 
 def _saturated_from(tested: Sequence[Point]) -> float | None:
     """The lowest tested load at which the queue of most replicates grew."""
-    return next(
-        (load for load, rows in tested if 2 * sum(bool(r["saturated"]) for r in rows.values()) > len(rows)), None
-    )
+    growing = {
+        load: sum(bool(row["saturated"]) and not too_short(row) for row in rows.values()) for load, rows in tested
+    }
+    return next((load for load, rows in tested if 2 * growing[load] > len(rows)), None)
 
 
 def _ratio(arm: Carried, baseline: Carried, confidence: float) -> Json | None:
@@ -158,7 +169,8 @@ def _fleet(setting: Setting, fleet: Fleet, gpus: int) -> Json:
         {
             "replicas": one.replicas,
             "carried": one.carried,
-            "carried_by": sum(one.by_replicate.values()),
+            "too_short": one.too_short,
+            "carried_by": one.carried_by,
             "num_replicates": len(one.by_replicate),
             "saturated": sum(bool(row["saturated"]) for row in one.rows.values()),
             "goodput_frac": _mean(row["goodput_frac"] for row in one.rows.values()),

@@ -30,6 +30,8 @@ ALONE_REQUESTS = 200
 MOST_USERS = 256
 #: Loads of the rough search grow or shrink by this; so many steps at most.
 STEP, MOST_STEPS = 1.5, 24
+#: How often a run of the rough search is repeated with more requests when it was too short to tell.
+MOST_EXTENSIONS = 3
 #: Distance of the first points of the finer search, and how far it goes past an end that turns out to be open.
 PAST_END = 1.25
 
@@ -41,12 +43,14 @@ class Rough:
     Attributes:
         alone: a run with one user: the latencies of an empty server.
         low, high: a load that was carried (0: none), and the next one, which was not (infinite: none).
+        too_short: a load at which the run ended before it could tell (infinite: none).
         in_system: requests running or waiting at the lower load.
     """
 
     alone: Row
     low: float
     high: float
+    too_short: float
     in_system: float
 
 
@@ -57,22 +61,26 @@ def bracketed(setting: Setting, evaluator: Evaluator, arm: str) -> Rough:
     """
     alone = _row(evaluator, setting, arm, closed=1, num_requests=ALONE_REQUESTS)
     if setting.limits.margin(alone) < 0:
-        return Rough(alone, 0.0, 0.0, 0.0)
-    load, low, high = _first_guess(setting, evaluator, arm), 0.0, math.inf
-    in_system = 0.0
+        return Rough(alone, 0.0, 0.0, math.inf, 0.0)
+    load, low, in_system = _first_guess(setting, evaluator, arm), 0.0, 0.0
+    high = too_short = math.inf
     for _ in range(MOST_STEPS):
-        row = _row_at(evaluator, setting, arm, load, FEWEST_REQUESTS)
-        if setting.limits.carried(row):
+        row = _long_enough(evaluator, setting, arm, load)
+        judged = setting.limits.judged(row)
+        if judged == "carried":
             low, in_system = load, _in_system(row)
-        else:
+        elif judged == "missed":
             high = load
-        if low and not math.isinf(high):
+        else:
+            too_short = load
+        end = min(high, too_short)
+        if low and not math.isinf(end):
             break
-        following = _step(setting, load, upwards=math.isinf(high))
+        following = _step(setting, load, upwards=math.isinf(end))
         if following == load:
             break
         load = following
-    return Rough(alone, low, high, in_system)
+    return Rough(alone, low, high, too_short, in_system)
 
 
 def _step(setting: Setting, load: float, *, upwards: bool) -> float:
@@ -106,6 +114,19 @@ def _row_at(evaluator: Evaluator, setting: Setting, arm: str, load: float, num_r
     return evaluator.runs([cell], [arm], [0])[cell.cell_id, arm][0]
 
 
+def _long_enough(evaluator: Evaluator, setting: Setting, arm: str, load: float) -> Row:
+    """The row of a run that can be judged; as long as the scenario says where it says so, longer ones otherwise."""
+    requests = FEWEST_REQUESTS
+    row = _row_at(evaluator, setting, arm, load, requests)
+    for _ in range(MOST_EXTENSIONS):
+        needed = enough_requests([_in_system(row)])
+        if setting.limits.judged(row) != "too short" or needed <= requests or not setting.chooses_length:
+            break
+        requests = needed
+        row = _row_at(evaluator, setting, arm, load, requests)
+    return row
+
+
 def _in_system(row: Row) -> float:
     return _float(row["mean_running"]) + _float(row["mean_waiting"])
 
@@ -119,7 +140,7 @@ def first_loads(found: Iterable[Rough]) -> list[float]:
     """Both ends of every arm's rough bracket and a load in between; an open end is taken alone."""
     loads: list[float] = []
     for one in found:
-        ends = [end for end in (one.low, one.high) if end and not math.isinf(end)]
+        ends = [end for end in (one.low, min(one.high, one.too_short)) if end and not math.isinf(end)]
         loads += [*ends, math.sqrt(math.prod(ends))] if len(ends) == 2 else ends
     return loads
 
@@ -171,7 +192,7 @@ def _new_loads(setting: Setting, found: Carried) -> set[float]:
     loads: set[float] = set()
     wide = math.log1p(max(setting.tolerance, found.spread))
     for one in found.brackets:
-        if one.open_end == "below":
+        if one.low == 0.0:
             loads.add(one.high / PAST_END)
         elif one.open_end == "above":
             loads.add(one.low * PAST_END)

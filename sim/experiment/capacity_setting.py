@@ -39,6 +39,11 @@ class Setting:
     max_replicates: int = 10
     max_points: int = 24
 
+    @property
+    def chooses_length(self) -> bool:
+        """Whether the search decides how many requests a run has."""
+        return self.loaded.scenario.workload.num_requests is None and self.axis.arrivals["kind"] != "trace"
+
     def num_requests(self, automatic: int, load: float) -> int | None:
         """How many requests a run has: the scenario's number, else `automatic`, and four rounds of a closed loop.
 

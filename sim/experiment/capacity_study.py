@@ -23,21 +23,12 @@ from sim.experiment.evaluate import Evaluator
 from sim.experiment.files import json_bytes, write_bytes
 from sim.experiment.fleet import Fleet, smallest_fleet
 from sim.experiment.results import load as load_results
-from sim.experiment.rounds import HowToRun, Progress, Workers
+from sim.experiment.rounds import HowToRun, Work
 from sim.experiment.run import run
 from sim.scenario.defaults import OPEN_LOOP_OBJECTIVES
 
 Json = dict[str, Any]
 FILE = "capacity.json"
-
-
-@dataclass(frozen=True, slots=True)
-class HowToStudy:
-    """Where results go and who works; `progress` is called after every run of the results folder."""
-
-    out_dir: Path
-    workers: Workers
-    progress: Progress | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +39,7 @@ class Study:
     document: Json
 
 
-def study(setting: Setting, how: HowToStudy, load: float | None = None) -> Study:
+def study(setting: Setting, how: Work, load: float | None = None) -> Study:
     """Find what every arm carries and, for a given load, how many replicas.
 
     Args:
@@ -78,7 +69,7 @@ def study(setting: Setting, how: HowToStudy, load: float | None = None) -> Study
     return Study(run_dir, document)
 
 
-def _sweep(setting: Setting, how: HowToStudy, rough: Mapping[str, Rough], serving: Sequence[str]) -> Path:
+def _sweep(setting: Setting, how: Work, rough: Mapping[str, Rough], serving: Sequence[str]) -> Path:
     """The results folder: loads that all arms share, narrowed in rounds; an all but idle server when no arm serves."""
     loads = first_loads(rough[arm] for arm in serving)
     if not loads:
@@ -101,7 +92,7 @@ def _tested(setting: Setting, run_dir: Path, arms: Sequence[str]) -> dict[str, l
 
 
 def _fleets(
-    setting: Setting, how: HowToStudy, load: float, rough: Mapping[str, Rough], found: Mapping[str, Carried]
+    setting: Setting, how: Work, load: float, rough: Mapping[str, Rough], found: Mapping[str, Carried]
 ) -> dict[str, Fleet]:
     fleets = {}
     with how.workers() as executor:

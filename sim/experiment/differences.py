@@ -192,7 +192,7 @@ class _Pair:
         if not base or not other:
             return None
         ours, theirs = list(base.values()), list(other.values())
-        difference = self._interval(ours, theirs)
+        difference, change = self._interval(ours, theirs), self._change(ours, theirs)
         note = _caution(sides, point, metric)
         return Difference(
             vary=self._cells[0][point][1],
@@ -202,11 +202,11 @@ class _Pair:
             base_value=math.fsum(ours) / len(ours),
             value=math.fsum(theirs) / len(theirs),
             difference=difference,
-            change=self._change(ours, theirs),
+            change=change,
             num_base=len(ours),
             num=len(theirs),
             paired=self._paired,
-            verdict="not resolved" if note else _verdict(difference, metric),
+            verdict="not resolved" if note else _verdict(change or difference, metric),
             note=note,
         )
 
@@ -255,6 +255,7 @@ def _samples(runs: Mapping[int, Row], metric: str) -> dict[int, float]:
 
 
 def _verdict(difference: Interval, metric: str) -> str:
+    """By the interval that is shown: of the relative change where there is one, else of the difference."""
     if difference.low is None or difference.high is None:
         return "not resolved"
     if difference.low == difference.high == 0.0:

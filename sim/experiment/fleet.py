@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sim.experiment.capacity_search import enough_requests
 from sim.experiment.capacity_setting import Setting
+from sim.experiment.carried import Judgement
 from sim.experiment.evaluate import Evaluator
 from sim.metrics.summary import Row
 
@@ -21,12 +22,23 @@ class Tried:
 
     replicas: int
     rows: Mapping[int, Row]
-    by_replicate: Mapping[int, bool]
+    by_replicate: Mapping[int, Judgement]
+
+    @property
+    def carried_by(self) -> int:
+        """How many replicates carried the load."""
+        return sum(one == "carried" for one in self.by_replicate.values())
 
     @property
     def carried(self) -> bool:
         """Whether most replicates carried the load."""
-        return 2 * sum(self.by_replicate.values()) > len(self.by_replicate)
+        return 2 * self.carried_by > len(self.by_replicate)
+
+    @property
+    def too_short(self) -> bool:
+        """Whether the load was not carried, and not missed either, in most replicates."""
+        missed = sum(one == "missed" for one in self.by_replicate.values())
+        return not self.carried and 2 * missed < len(self.by_replicate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +47,8 @@ class Fleet:
 
     Attributes:
         expected: replicas from the capacity of one server.
-        replicas: the smallest number that was seen to carry the load; None when more than `MOST_REPLICAS` are needed.
+        replicas: the smallest number that was seen to carry the load; None when more than `MOST_REPLICAS` are needed,
+            or a run was too short to tell.
         by_replicate: the same for each replicate alone; None where it was not found next to the answer.
         tried: every fleet that was simulated, smallest first.
     """
@@ -66,13 +79,19 @@ def smallest_fleet(
     requests = enough_requests([load / capacity * in_system])
     while 1 <= replicas <= MOST_REPLICAS and replicas not in tried:
         tried[replicas] = _try(setting, evaluator, arm, load, replicas, requests)
+        if tried[replicas].too_short:
+            break
         replicas += -1 if tried[replicas].carried else 1
-    found = [number for number, fleet in tried.items() if fleet.carried]
+    known = not any(fleet.too_short for fleet in tried.values())
+    found = [number for number, fleet in tried.items() if fleet.carried and known]
     numbers = range(min(setting.replicates, FLEET_REPLICATES))
     return Fleet(
         expected,
         min(found, default=None),
-        {rep: min((n for n, fleet in tried.items() if fleet.by_replicate[rep]), default=None) for rep in numbers},
+        {
+            rep: min((n for n, fleet in tried.items() if known and fleet.by_replicate[rep] == "carried"), default=None)
+            for rep in numbers
+        },
         tuple(tried[number] for number in sorted(tried)),
     )
 
@@ -81,7 +100,7 @@ def _try(setting: Setting, evaluator: Evaluator, arm: str, load: float, replicas
     cell = setting.axis.cell(setting.loaded, load, num_requests=setting.num_requests(requests, load), replicas=replicas)
     numbers = range(min(setting.replicates, FLEET_REPLICATES))
     rows = evaluator.runs([cell], [arm], numbers)[cell.cell_id, arm]
-    return Tried(replicas, rows, {rep: setting.limits.carried(row) for rep, row in rows.items()})
+    return Tried(replicas, rows, {rep: setting.limits.judged(row) for rep, row in rows.items()})
 
 
 def saved(ours: Fleet, theirs: Fleet, gpus: int) -> Sequence[int]:

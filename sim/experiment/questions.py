@@ -16,7 +16,7 @@ from sim.experiment.compare import LOAD_METRICS
 from sim.experiment.evaluate import Evaluator
 from sim.experiment.executor import Serial
 from sim.experiment.results import load
-from sim.experiment.rounds import HowToRun, Progress, Workers
+from sim.experiment.rounds import HowToRun, Work
 from sim.experiment.run import find_unfinished, run
 from sim.experiment.search import refine
 from sim.scenario.cells import cell_scenarios
@@ -44,19 +44,15 @@ class Search:
     """How to search.
 
     Attributes:
-        out_dir: where results folders are made.
+        work: where and how simulations run.
         settings: keys of `sweep.breakeven` that the user stated.
         replicates: of the first round; None = the scenario's.
-        workers: makes the executor.
-        progress: called after every run.
         resume: take up the latest unfinished search of the same question, if there is one.
     """
 
-    out_dir: Path
+    work: Work
     settings: Mapping[str, Any]
     replicates: int | None
-    workers: Workers
-    progress: Progress | None
     resume: bool = False
 
 
@@ -80,8 +76,9 @@ def search(loaded: LoadedScenario, axis: Axis, limits: tuple[float, float] | Non
     if axis.name == "request_rate" and limits is None:
         limits = _rates_up_to(_busy_throughput(loaded))
     begun = first_sweep(loaded, axis, limits, sweep)
-    unfinished = find_unfinished(begun, how.out_dir) if how.resume else None
-    run_dir = run(begun, how.out_dir, progress=how.progress, how=HowToRun(how.workers, refine, resume=unfinished))
+    unfinished = find_unfinished(begun, how.work.out_dir) if how.resume else None
+    rounds = HowToRun(how.work.workers, refine, resume=unfinished)
+    run_dir = run(begun, how.work.out_dir, progress=how.work.progress, how=rounds)
     return Answer(axis.name, run_dir, load(run_dir).breakeven())
 
 

@@ -25,6 +25,15 @@ Refine = Callable[[Plan, Runs], Scenario | None]
 
 
 @dataclass(frozen=True, slots=True)
+class Work:
+    """Where results folders are made, who works, and who is told after every run."""
+
+    out_dir: Path
+    workers: Workers
+    progress: Progress | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class HowToRun:
     """Where and how an experiment runs; nothing of it changes the result of a run.
 

@@ -13,7 +13,7 @@ from sim.experiment.files import csv_bytes, json_bytes, write_bytes
 from sim.experiment.flips import Flip, Profile, find_flips
 from sim.experiment.inputs_in_doubt import TIMES, Input, Range, Study, at_operating_point, stated_value
 from sim.experiment.paired import Gains, as_json, gain_interval, log_gains
-from sim.experiment.rounds import HowToRun, Progress, Workers
+from sim.experiment.rounds import HowToRun, Work
 from sim.experiment.run import run
 from sim.metrics.summary import Row
 from sim.scenario.build import set_up
@@ -28,15 +28,6 @@ COLUMNS = (
     "input", "key", "stated", "low", "high", "range_source", "speedup_low", "ci_low_low", "ci_low_high", "speedup_high",
     "ci_high_low", "ci_high_high", "status", "flip", "flip_ci_low", "flip_ci_high", "direction",
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """Where and how simulations run."""
-
-    out_dir: Path
-    workers: Workers
-    progress: Progress | None
 
 
 @dataclass(frozen=True, slots=True)

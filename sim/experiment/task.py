@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from sim.deployment import Deployment
 from sim.errors import InvariantError, SimError
 from sim.experiment.files import StorageError, json_bytes, parquet_bytes
 from sim.metrics.details import acceptance_details, itl_histogram, mean_decode_context, step_time_s
@@ -21,7 +22,7 @@ from sim.metrics.statistics import MIN_REQUESTS_FOR_P99
 from sim.metrics.summary import Measure, Measured, Row, measure_run, null_reason, summary_row
 from sim.metrics.usage import extrapolated_shares
 from sim.metrics.window import Loop
-from sim.scenario.build import set_up, simulate
+from sim.scenario.build import set_up, simulate_arm
 from sim.scenario.schema import Scenario
 
 
@@ -105,20 +106,21 @@ def _replay(task: Task) -> str:
 def _run(task: Task) -> Outcome:
     scenario = Scenario.model_validate_json(task.scenario_json)
     base_dir = Path(task.base_dir)
-    record = simulate(scenario, task.arm, task.replicate, base_dir)
+    setup = set_up(scenario, task.arm, base_dir)
+    record = simulate_arm(scenario, setup, task.replicate, base_dir)
     run = measure_run(record, measure_of(scenario))
     row = {**_identity(task, scenario), **summary_row(run)}
     outside, _ = extrapolated_shares(record.steps, run.steps)
-    files = _files(task, scenario, run, row) if task.keep_files else {}
+    files = _files(task, scenario, run, row, setup.deployment) if task.keep_files else {}
     return Outcome(row, context_tokens=mean_decode_context(run), extrapolated=outside, files=files)
 
 
-def _files(task: Task, scenario: Scenario, run: Measured, row: Row) -> dict[str, bytes]:
+def _files(task: Task, scenario: Scenario, run: Measured, row: Row, deployment: Deployment) -> dict[str, bytes]:
     names = tuple(traffic.name for traffic in scenario.workload.classes) or ("default",)
     return {
         "requests.parquet": parquet_bytes(request_columns(run, names)),
         "timeline.parquet": parquet_bytes(timeline_columns(run.record)),
-        "result.json": json_bytes(_result(task, scenario, run, row), indent=None),
+        "result.json": json_bytes(_result(run, row, deployment), indent=None),
     }
 
 
@@ -164,8 +166,7 @@ def _identity(task: Task, scenario: Scenario) -> Row:
     }
 
 
-def _result(task: Task, scenario: Scenario, run: Measured, row: Row) -> dict[str, object]:
-    deployment = set_up(scenario, task.arm, Path(task.base_dir)).deployment
+def _result(run: Measured, row: Row, deployment: Deployment) -> dict[str, object]:
     memory = asdict(deployment.memory)
     memory |= {
         "num_kv_blocks": run.record.num_kv_blocks // run.record.num_replicas,

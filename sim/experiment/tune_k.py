@@ -41,7 +41,7 @@ from sim.experiment.k_table import (
 )
 from sim.experiment.regret import same_but_for_k
 from sim.experiment.results import load
-from sim.experiment.rounds import HowToRun, Progress, Workers
+from sim.experiment.rounds import HowToRun, Work
 from sim.experiment.run import run
 from sim.scenario.arms import Arm
 from sim.scenario.build import ArmSetup, resolved, set_up
@@ -77,15 +77,6 @@ class Wish:
     by_context: bool = False
     loads: tuple[int, ...] | None = None
     target: tuple[str, str] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """Where and how simulations run."""
-
-    out_dir: Path
-    workers: Workers
-    progress: Progress | None
 
 
 @dataclass(frozen=True, slots=True)

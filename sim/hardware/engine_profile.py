@@ -33,10 +33,13 @@ class EngineProfile(Spec):
         speculative_step_ms: more in a step that verifies drafts, whatever their number.
         per_row_us: each row through LM head and sampler, on top of its kernels: one per plain sequence, 1 + drafts per
             verified one (float32 logits, rejection sampling, ragged metadata, detokenising).
+        per_draft_token_us: each draft token verified, on top of its row; none: nothing.
         kv_reads: how often attention reads the KV of a sequence with several new tokens; decode reads it once.
         time_scale: kernels of this engine in units of those that the GPU profiles were fitted on.
         replicates_lm_head: under tensor parallelism every GPU computes all logits from the whole LM head, and nothing
             is gathered; False: each GPU has its share of the vocabulary. Memory counts a share either way.
+        expands_drafts: every draft is verified as a sequence of its own with one new token, which reads all KV before
+            it (batch expansion, vLLM V0 `spec_decode/batch_expansion.py`).
         checked_batch, checked_context_tokens: up to where speculative steps were compared with measurements; 0: never.
         caveats: what a reader of results has to know about this profile; none when it was checked against servers.
     """
@@ -49,9 +52,11 @@ class EngineProfile(Spec):
     draft_pass_ms: Measured
     speculative_step_ms: Measured
     per_row_us: Measured
+    per_draft_token_us: Measured | None = None
     kv_reads: Measured
     time_scale: Measured
     replicates_lm_head: bool = False
+    expands_drafts: bool = False
     checked_batch: int = Field(ge=0)
     checked_context_tokens: int = Field(ge=0)
     caveats: Seq[str] = ()

@@ -20,6 +20,7 @@ from sim.hardware.collective_fit import CollectiveFit as CollectiveFit
 from sim.hardware.collective_fit import ExchangeFit as ExchangeFit
 from sim.hardware.collective_fit import ExchangeKind as ExchangeKind
 from sim.hardware.collective_fit import LinkClass as LinkClass
+from sim.hardware.gemm_fit import GemmFit as GemmFit
 from sim.hardware.gpu import Gpu
 from sim.hardware.step_fit import Fit as Fit
 from sim.hardware.step_fit import StepFit as StepFit
@@ -27,22 +28,6 @@ from sim.spec import Seq, Spec
 
 #: One-sigma relative error of step times (docs/background/cost-model.md, "Which profile, and how far to trust it").
 CALIBRATED, SAME_GENERATION, UNCERTAIN = 0.08, 0.15, 0.25
-
-
-class GemmFit(Fit):
-    """t = S_p(bytes/(BW e_m), 2 M N (K + fill)/(F e_c)) + launch + per_1000_inputs K/1000 + quantise_passes 3 M K/BW.
-
-    `smoothness` is p of the smooth maximum; none means a hard maximum. `fill_inputs` is what filling and draining the
-    pipeline of a tile costs, in inputs: short inner dimensions reach less of the peak.
-    """
-
-    memory_efficiency: float = Field(gt=0)
-    compute_efficiency: float = Field(gt=0)
-    smoothness: float | None = Field(None, ge=1)
-    launch_us: float = Field(ge=0)
-    per_1000_inputs_us: float = Field(ge=0)
-    quantise_passes: float = Field(0.0, ge=0)
-    fill_inputs: float = Field(0.0, ge=0)
 
 
 class MoeFit(Fit):

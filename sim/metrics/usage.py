@@ -14,6 +14,10 @@ from sim.metrics.record import Bools, Floats, Ints, RunRecord, StepRecord
 from sim.metrics.statistics import t_quantile
 from sim.metrics.window import Window, release_times
 
+#: Fewest arrivals in which a growing queue can be told from a stable one.
+FEWEST_ARRIVALS = 80
+#: Waiting requests per running one up to which a server is said to have no queue.
+HARDLY_ANY = 0.01
 #: Probability under which the slope of a saturated queue may be taken for chance.
 SATURATION_LEVEL = 0.01
 
@@ -102,34 +106,64 @@ def extrapolated_shares(steps: StepRecord, chosen: Bools) -> tuple[float, float]
 
 def in_system(record: RunRecord, times_ns: Ints) -> Ints:
     """Requests that had arrived and not left at each time."""
-    arrived = np.sort(record.requests.arrival_ns[record.requests.arrival_ns >= 0])
-    left = release_times(record)
+    return _in_system(record, times_ns, np.ones(len(record.requests.arrival_ns), np.bool_))
+
+
+def _in_system(record: RunRecord, times_ns: Ints, chosen: Bools) -> Ints:
+    arrivals = record.requests.arrival_ns[chosen]
+    arrived = np.sort(arrivals[arrivals >= 0])
+    left = release_times(record, chosen)
     before = np.searchsorted(arrived, times_ns, side="right") - np.searchsorted(left, times_ns, side="right")
     return before.astype(np.int64)
 
 
 def is_saturated(record: RunRecord) -> bool:
-    """Open loop: does the backlog still grow over the last half of the arrivals?
+    """Open loop: does the backlog grow without end, judged by the last half of the arrivals?
 
-    True when (a) more than 2 % of the requests that arrive in that half add to the backlog (completions below 98 % of
-    the offered rate), (b) the slope of the backlog is positive beyond chance (t-test over 20 means of time) and
-    (c) the fitted rise exceeds a tenth of the mean backlog. The last two keep noise of a stable queue from flagging.
+    A server that keeps up catches up now and then. So it is saturated when (a) the waiting queue of a server is never
+    empty in that half, and its backlog is larger at the end than at the start. A slope tells less: the backlog of a
+    stable queue wanders for long stretches. A server that admits whatever comes has no queue to be emptied; there (b)
+    the slope of the backlog has to be positive beyond chance (t-test over 20 means of time, its error corrected for the
+    correlation of neighbours), and the rise above a tenth of the mean backlog and 2 % of the arrivals.
     """
     arrivals = np.sort(record.requests.arrival_ns[record.requests.arrival_ns >= 0])
     half = arrivals[len(arrivals) // 2 :]
-    if len(half) < 40 or half[-1] <= half[0]:
+    if len(arrivals) < FEWEST_ARRIVALS or half[-1] <= half[0]:
         return False
     grid = np.linspace(half[0], half[-1], 20 * 16).astype(np.int64)
-    backlog = in_system(record, grid).astype(np.float64).reshape(20, 16).mean(axis=1)
+    inside = (step_ends(record.steps) > half[0]) & (record.steps.start_ns < half[-1])
+    if record.steps.waiting[inside].sum() > HARDLY_ANY * record.steps.running[inside].sum():
+        return any(_never_catches_up(record, replica, inside, grid) for replica in range(record.num_replicas))
+    backlog = _time_means(in_system(record, grid))
     growth = backlog[-1] - backlog[0]
     slope, error = _slope(backlog)
     grows = slope > t_quantile(1 - SATURATION_LEVEL, 18) * error
     return bool(growth > 0.02 * len(half) and grows and slope * 20 > 0.1 * backlog.mean())
 
 
+def _never_catches_up(record: RunRecord, replica: int, inside: Bools, grid: Ints) -> bool:
+    """Whether the queue of one server is never empty, and requests in it grow in number."""
+    waiting = record.steps.waiting[inside & (record.steps.replica == replica)]
+    if not waiting.all() or not waiting.size:
+        return False
+    backlog = _time_means(_in_system(record, grid, record.requests.replica == replica))
+    return bool(backlog[-1] > backlog[0])
+
+
+def _time_means(values: Ints) -> Floats:
+    means: Floats = values.astype(np.float64).reshape(20, 16).mean(axis=1)
+    return means
+
+
 def _slope(values: Floats) -> tuple[float, float]:
-    """Least-squares slope per index and its standard error."""
+    """Least-squares slope per index and its standard error, wider by what neighbours have in common.
+
+    n residuals of lag-one correlation r > 0 tell as much as n (1 - r) / (1 + r) independent ones.
+    """
     x = np.arange(len(values)) - (len(values) - 1) / 2
     slope = float(x @ values) / float(x @ x)
     rest = values - values.mean() - slope * x
-    return slope, float(np.sqrt(rest @ rest / (len(values) - 2) / (x @ x)))
+    squares = float(rest @ rest)
+    common = min(max(float(rest[1:] @ rest[:-1]) / squares, 0.0), 0.95) if squares else 0.0
+    error = np.sqrt(squares / (len(values) - 2) / (x @ x))
+    return slope, float(error * np.sqrt((1 + common) / (1 - common)))

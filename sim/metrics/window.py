@@ -102,10 +102,11 @@ def _entry_ns(record: RunRecord) -> Ints:
     return rows.arrival_ns if rows.session_row is None else rows.arrival_ns[rows.session_row]
 
 
-def release_times(record: RunRecord) -> Ints:
-    """When each request left the system, ascending; a rejected one leaves when it arrives."""
+def release_times(record: RunRecord, chosen: Bools | None = None) -> Ints:
+    """When each (chosen) request left the system, ascending; a rejected one leaves when it arrives."""
     rows = record.requests
     left = np.where(rows.status == Status.REJECTED, rows.arrival_ns, rows.finish_ns)
+    left = left if chosen is None else left[chosen]
     return np.sort(left[left >= 0])
 
 

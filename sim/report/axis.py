@@ -46,10 +46,12 @@ class Axis:
     Attributes:
         key: dotted scenario key, such as `workload.arrivals.max_concurrency`.
         numeric: False when the values are names (then nothing is drawn as a curve).
+        in_step: other fields that change from point to point with it (`combine: zip`).
     """
 
     key: str
     numeric: bool
+    in_step: tuple[str, ...] = ()
 
     @property
     def leaf(self) -> str:
@@ -72,7 +74,8 @@ class Axis:
     @property
     def label(self) -> str:
         """For the axis of a chart."""
-        return self._words.label
+        others = [key.rsplit(".", 1)[-1] for key in self.in_step]
+        return f"{self._words.label}, {', '.join(others)} in step" if others else self._words.label
 
     @property
     def noun(self) -> str:
@@ -132,9 +135,16 @@ def say_value(value: object) -> str:
     return f"{value:.4g}"
 
 
-def sweep_axis(summary: pd.DataFrame, break_even: Mapping[str, Any]) -> Axis | None:
-    """The break-even axis, else the first key with several values (numbers preferred); None when nothing varies."""
+def sweep_axis(summary: pd.DataFrame, break_even: Mapping[str, Any], *, in_step: bool = False) -> Axis | None:
+    """The break-even axis, else the first key with several values (numbers preferred); None when nothing varies.
+
+    Args:
+        summary: rows with columns `vary.KEY`.
+        break_even: the document that may name the axis.
+        in_step: whether all fields are varied together.
+    """
     keys = [str(column)[len(_PREFIX) :] for column in summary.columns if str(column).startswith(_PREFIX)]
+    every = [key for key in keys if in_step and summary[_PREFIX + key].nunique() > 1]
     wanted = break_even.get("axis")
     if isinstance(wanted, str) and wanted in keys:
         keys = [wanted]
@@ -142,7 +152,8 @@ def sweep_axis(summary: pd.DataFrame, break_even: Mapping[str, Any]) -> Axis | N
     if not varied:
         return None
     numeric = [key for key in varied if pd.api.types.is_numeric_dtype(summary[_PREFIX + key])]
-    return Axis((numeric or varied)[0], bool(numeric))
+    chosen = (numeric or varied)[0]
+    return Axis(chosen, bool(numeric), tuple(key for key in every if key != chosen))
 
 
 def order_cells(summary: pd.DataFrame, listed: Sequence[Mapping[str, Any]], axis: Axis | None) -> tuple[Cell, ...]:

@@ -12,6 +12,10 @@ Json = Mapping[str, Any]
 _LIMITS = {"ttft": "TTFT", "tpot": "TPOT", "e2el": "E2E latency", "saturation": "saturation", "": "-"}
 
 
+#: What to do about runs that are too short.
+_LONGER = "Raise workload.num_requests, or leave it out (null): then the search chooses."
+
+
 def capacity_text(document: Json) -> str:
     """The content of `capacity.json` for a terminal."""
     lines = [f"Highest load within {_slo(document['slo'])} ({document['unit']})", ""]
@@ -95,10 +99,22 @@ def _remarks(arm: str, found: Json, document: Json) -> Iterator[str]:
     elif status == "above range":
         most = number(max(found["tested"]))
         yield f"{arm}: carries every load that was tried, up to {most} {unit}; raise the upper end with --range"
+    elif status == "too short":
+        yield f"{arm}: {_too_short(found, document)}"
     elif status == "below range":
         yield f"{arm}: carries none of the loads that were tried; lower the lower end with --range"
     if found.get("saturated_from") is not None:
         yield f"{arm}: the queue grows without end from {number(found['saturated_from'])} {unit} on (saturated)"
+
+
+def _too_short(found: Json, document: Json) -> str:
+    """What is known all the same, and what helps."""
+    at = found.get("at")
+    known = "not known" if at is None else f"at least {number(at['load'])} {document['unit']}"
+    return (
+        f"{known}. Runs at {number(found['too_short_from'])} {document['unit']} meet the SLO, but are too short to "
+        f"tell whether the server keeps up: the last request arrives before the system has settled. {_LONGER}"
+    )
 
 
 def _fleets(fleet: Json, baseline: str) -> Iterator[str]:
@@ -121,6 +137,8 @@ def _fleets(fleet: Json, baseline: str) -> Iterator[str]:
     for arm, found in fleet["arms"].items():
         if found.get("gpus_saved"):
             yield from wrapped(_saved(clean(arm), found, fleet["arms"][baseline], clean(baseline)), "  ")
+        if found["replicas"] is None and any(one["too_short"] for one in found["tried"]):
+            yield from wrapped(f"{clean(arm)}: not known: runs of a fleet are too short to tell. {_LONGER}", "  ")
     for arm in fleet["unknown"]:
         yield f"  {clean(arm)}: no fleet: what one server carries is not known"
 

@@ -115,7 +115,7 @@ class Results:
 
         Fields varied in step (`combine: zip`) make no groups: every value of the axis has its own of the others.
         """
-        if (self.scenario.get("sweep") or {}).get("combine") == "zip":
+        if _in_step(self.scenario):
             return (Slice("", self.cells),)
         labels = dict.fromkeys(cell.others for cell in self.cells)
         return tuple(Slice(label, tuple(cell for cell in self.cells if cell.others == label)) for label in labels)
@@ -186,10 +186,14 @@ def load_results(run_dir: Path) -> Results:
     compare, regret = (_table(run_dir / name, optional=True) for name in ("compare.csv", "regret.csv"))
     break_even = read_document(run_dir / "breakeven.json") if (run_dir / "breakeven.json").is_file() else {}
     scenario, text = _scenario(run_dir / "scenario.resolved.yaml")
-    axis = sweep_axis(summary, break_even)
+    axis = sweep_axis(summary, break_even, in_step=_in_step(scenario))
     cells = order_cells(summary, manifest.get("cells", ()), axis)
     arms = _arms(summary, manifest, scenario)
     return Results(run_dir, manifest, break_even, scenario, text, summary, compare, regret, arms, axis, cells)
+
+
+def _in_step(scenario: Mapping[str, Any]) -> bool:
+    return bool((scenario.get("sweep") or {}).get("combine") == "zip")
 
 
 def _manifest(run_dir: Path) -> dict[str, Any]:

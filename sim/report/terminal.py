@@ -9,8 +9,8 @@ from typing import Any
 from sim.report import crossings as be
 from sim.report.axis import Axis, Cell, Slice, say_value
 from sim.report.figures.badges import cost_profiles
+from sim.report.figures.doubts import warnings_of
 from sim.report.figures.provenance import subtitle
-from sim.report.figures.verdict import warnings_of
 from sim.report.plain_text import verified
 from sim.report.prefix_cache import prefix_cache_line
 from sim.report.reader import Ratio, Results, load_results

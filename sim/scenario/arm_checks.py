@@ -6,15 +6,12 @@ from sim.acceptance.base import MAX_DRAFT_TOKENS, AcceptanceModel
 from sim.acceptance.stream_replay import StreamReplay
 from sim.errors import ScenarioError
 from sim.models.model import Model
-from sim.scenario.arms import Arm
 from sim.scenario.document import Path, dotted
 from sim.scenario.findings import Context, Finding, note, reads
+from sim.scenario.k_checks import acceptance_models, possible_k
 from sim.scenario.suggestions import did_you_mean, one_of
 from sim.speculation.base import SpeculationMethod
 from sim.token_streams.streams import read_streams
-
-#: Batches that a rule for K is asked about where the engine's limit is not known.
-MAX_NUM_SEQS = 1024
 
 
 @reads("arms")
@@ -40,55 +37,17 @@ def _acceptance(context: Context) -> Iterator[Finding]:
             yield Finding(("arms", name, "acceptance"), message)
 
 
-@reads("arms", "engine")
-def _draft_length(context: Context) -> Iterator[Finding]:
-    overlaps = bool(context.scenario.engine.filled().async_scheduling)
-    for name, arm in context.scenario.arms.items():
-        if arm.draft_length is not None:
-            message = _wrong_rule(arm, overlaps)
-            if message:
-                yield Finding(("arms", name, "draft_length"), message, at_key=True)
-            elif "at_zero" in arm.draft_length.model_fields_set and not arm.speculative_config.lookahead_tokens:
-                message = f"no effect: {arm.speculative_config.method} has no drafter that falls behind"
-                yield note(("arms", name, "draft_length", "at_zero"), message)
-
-
-def _wrong_rule(arm: Arm, async_scheduling: bool) -> str:
-    """Why an arm cannot have the K rule that it states; "" when it can."""
-    config, rule = arm.speculative_config, arm.draft_length
-    if rule is None:
-        return ""
-    if not arm.speculates:
-        return "has no effect: this arm does not speculate"
-    if config.draft_length.kind != "fixed":
-        return "contradicts speculative_config.num_speculative_tokens_per_batch_size; allowed: one of them"
-    if rule.needs_chain and config.max_accepted_tokens != config.max_draft_tokens:
-        return f"{rule.kind} needs drafts that form a chain; {config.method} drafts a tree"
-    if rule.needs_drafts and not config.drafts_have_probabilities:
-        return f"{rule.kind} looks at the drafter's probabilities, of which {config.method} has none"
-    if rule.needs_drafts and async_scheduling:
-        return f"{rule.kind} ends drafts while they are made, which engine.async_scheduling does not wait for; drop one"
-    return rule.wrong_for(config.max_draft_tokens)
-
-
 @reads("arms")
 def _acceptance_reaches_k(context: Context) -> Iterator[Finding]:
     for name, arm in context.scenario.arms.items():
         k = arm.speculative_config.max_accepted_tokens
-        for path, model in _acceptance_models(name, arm):
+        for path, model in acceptance_models(name, arm):
             limit = _limit_of(model, context)
             if limit is not None and limit < k:
                 what = (
                     "num_speculative_tokens" if arm.speculative_config.tree_shape is None else "the depth of the tree"
                 )
                 yield Finding(path, f"covers {limit} draft tokens; allowed: at least {what} = {k}")
-
-
-def _acceptance_models(name: str, arm: Arm) -> Iterator[tuple[Path, AcceptanceModel]]:
-    if arm.acceptance is not None:
-        yield ("arms", name, "acceptance"), arm.acceptance
-    for key, model in arm.class_acceptance.items():
-        yield ("arms", name, "class_acceptance", key), model
 
 
 def _limit_of(model: AcceptanceModel, context: Context) -> int | None:
@@ -104,8 +63,8 @@ def _acceptance_describes_the_tree(context: Context) -> Iterator[Finding]:
         config = arm.speculative_config
         if config.tree_shape is None:
             continue
-        sizes = sorted({config.max_draft_tokens, *_possible(arm, context)})
-        for path, model in _acceptance_models(name, arm):
+        sizes = sorted({config.max_draft_tokens, *possible_k(arm, context)})
+        for path, model in acceptance_models(name, arm):
             limit = _limit_of(model, context)
             try:
                 for size in sizes if limit is None or limit >= config.max_accepted_tokens else ():
@@ -114,16 +73,10 @@ def _acceptance_describes_the_tree(context: Context) -> Iterator[Finding]:
                 yield Finding(path, str(error))
 
 
-def _possible(arm: Arm, context: Context) -> tuple[int, ...]:
-    """Every K above 0 that the arm's rule may pick."""
-    most = context.engine.max_num_seqs if context.engine else None
-    return arm.k_rule.possible(arm.speculative_config.max_draft_tokens, most or MAX_NUM_SEQS)
-
-
 @reads("arms")
 def _acceptance_files(context: Context) -> Iterator[Finding]:
     for name, arm in context.scenario.arms.items():
-        for path, model in _acceptance_models(name, arm):
+        for path, model in acceptance_models(name, arm):
             try:
                 model.located(context.base_dir).check_files()
             except ScenarioError as error:
@@ -140,18 +93,6 @@ def _rule_fits_the_drafts(context: Context) -> Iterator[Finding]:
         elif arm.rule.judges_blocks and config.tree_shape is not None:
             message = f"{arm.rule.kind} judges the drafts of a chain together; {config.method} drafts a tree"
             yield Finding(("arms", name, "verification"), message)
-
-
-@reads("arms", "engine", "hardware")
-def _acceptance_of_every_k(context: Context) -> Iterator[Finding]:
-    """Kinds that know single K only have to know all that the arm's rule picks."""
-    for name, arm in context.scenario.arms.items():
-        asked = _possible(arm, context)
-        for path, model in _acceptance_models(name, arm):
-            missing = ", ".join(map(str, model.missing_draft_tokens(asked)))
-            if missing:
-                message = f"says nothing of K = {missing}, which speculative_config asks for; add it"
-                yield Finding(path, message)
 
 
 @reads("arms", "model")
@@ -234,7 +175,7 @@ def _drafts_on_the_gpu(context: Context) -> Iterator[Finding]:
 def _lookup_acts(context: Context) -> Iterator[Finding]:
     """Settings of a look-up in tokens, and acceptance computed from tokens, need one another."""
     for name, arm in context.scenario.arms.items():
-        method, models = arm.speculative_config, dict(_acceptance_models(name, arm))
+        method, models = arm.speculative_config, dict(acceptance_models(name, arm))
         replays = {path for path, model in models.items() if isinstance(model, StreamReplay)}
         if arm.speculates and method.proposer is None:
             for path in sorted(replays, key=str):
@@ -248,7 +189,7 @@ def _lookup_acts(context: Context) -> Iterator[Finding]:
 def _streams_can_be_read(context: Context) -> Iterator[Finding]:
     for name, arm in context.scenario.arms.items():
         proposer = arm.speculative_config.located(context.base_dir).proposer
-        for path, model in _acceptance_models(name, arm):
+        for path, model in acceptance_models(name, arm):
             if not isinstance(model, StreamReplay) or proposer is None:
                 continue
             try:

@@ -177,9 +177,15 @@ def simulate(scenario: Scenario, arm: str, replicate: int, base_dir: Path, *, le
         ScenarioError, CapacityError: as `set_up`, and for unreadable traces.
         InvariantError: a law of the simulation was broken.
     """
+    return simulate_arm(scenario, set_up(scenario, arm, base_dir), replicate, base_dir, leap=leap)
+
+
+def simulate_arm(
+    scenario: Scenario, setup: ArmSetup, replicate: int, base_dir: Path, *, leap: bool = True
+) -> RunRecord:
+    """Run an arm that is bound already; arguments, and what is raised, as in `simulate`."""
     streams = Streams(scenario.seed, replicate)
     requests = scenario.what_if.requests(scenario.workload.requests(streams, base_dir))
-    setup = set_up(scenario, arm, base_dir)
     tape = draw_tape(setup.arm, requests, streams)
     k = setup.arm.speculative_config.max_draft_tokens
     if k and setup.what_if.acceptance != 1.0:  # survivals take time

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
@@ -95,27 +95,49 @@ def _at_point(base: Node, vary: Mapping[str, Any]) -> tuple[Scenario | None, lis
     return validate(node)
 
 
-def check_sweep(scenario: Scenario, base_dir: FilePath, root: Node) -> tuple[Scenario, list[Problem]]:
+def check_sweep(
+    scenario: Scenario,
+    base_dir: FilePath,
+    root: Node,
+    broken: frozenset[str] = frozenset(),
+    wrong: frozenset[str] = frozenset(),
+) -> tuple[Scenario, list[Problem]]:
     """Check every varied key and value, and put the values in canonical form (`8k` becomes 8000).
 
     Args:
         scenario: valid apart from `sweep.vary`.
         base_dir: where relative file names start.
         root: the data with positions.
+        broken: sections that are stand-ins, about which nothing is to be concluded.
+        wrong: sections whose keys cannot be judged, because something in them was wrong; then no combinations can.
     """
     base, vary, problems = _unvaried(scenario), dict(scenario.sweep.vary), list[Problem]()
-    known = {finding.message for finding in find(Context(scenario, base_dir))}
+    known = {finding.message for finding in find(Context(scenario, base_dir), broken)}
     for key in scenario.sweep.vary:
-        wrong = _wrong_key(base, key)
-        if wrong is not None:
-            problems.append(problem_at(root, ("sweep", "vary", key), wrong, key=True))
+        if split_key(base, key)[0] in wrong:
             continue
-        results = [_check_value(base, {key: value}, base_dir, known) for value in vary[key]]
+        unknown = _wrong_key(base, key)
+        if unknown is not None:
+            problems.append(problem_at(root, ("sweep", "vary", key), unknown, key=True))
+            continue
+        results = [_check_value(base, {key: value}, base_dir, known, broken) for value in vary[key]]
         for index, (_, messages) in enumerate(results):
             problems += [problem_at(root, ("sweep", "vary", key, index), message) for message in messages]
         vary[key] = tuple(value for value, _ in results)
+        if scenario.sweep.combine == "grid":
+            problems += _stated_twice(root, key, vary[key])
     canonical = scenario.model_copy(update={"sweep": scenario.sweep.model_copy(update={"vary": vary})})
-    return canonical, problems or _check_grid(canonical, base, base_dir, root, known)
+    if problems or wrong:
+        return canonical, problems
+    return canonical, _check_grid(canonical, base, base_dir, root, known)
+
+
+def _stated_twice(root: Node, key: str, values: Sequence[Any]) -> Iterator[Problem]:
+    """Values that are there already; the same operating point would be run and counted twice."""
+    for index, value in enumerate(values):
+        if value in values[:index]:
+            message = f"stands here twice: {found(value)}; state every value once"
+            yield problem_at(root, ("sweep", "vary", key, index), message)
 
 
 def _wrong_key(base: Node, key: str) -> str | None:
@@ -140,14 +162,16 @@ def _hint(path: Path, depth: int, words: list[str]) -> str:
     return did_you_mean(path[depth], words) or elsewhere or f"; {one_of(words)}"
 
 
-def _check_value(base: Node, vary: Mapping[str, Any], base_dir: FilePath, known: set[str]) -> tuple[Any, list[str]]:
+def _check_value(
+    base: Node, vary: Mapping[str, Any], base_dir: FilePath, known: set[str], broken: frozenset[str]
+) -> tuple[Any, list[str]]:
     """The value in canonical form, and what is wrong with it."""
     ((key, value),) = vary.items()
     varied, problems = _at_point(base, vary)
     if varied is None:
         path = dotted(split_key(base, key))
         return value, [p.message if p.key == path else f"{p.key}: {p.message}" for p in problems]
-    errors = [f for f in find(Context(varied, base_dir)) if not f.is_note and f.message not in known]
+    errors = [f for f in find(Context(varied, base_dir), broken) if not f.is_note and f.message not in known]
     written = from_plain(plain_data(varied)).find(split_key(base, key))
     return (written.plain() if written else value), [_at_value(finding, value) for finding in errors]
 
@@ -164,12 +188,18 @@ def _check_grid(scenario: Scenario, base: Node, base_dir: FilePath, root: Node, 
         return [problem_at(root, path, f"makes {count} cells; allowed: at most {MAX_SWEEP}", key=True)]
     if len(scenario.sweep.vary) < 2 or count > CHECKED_CELLS:
         return []
-    for vary in _points(scenario):
+    points = list(_points(scenario))
+    for index, vary in enumerate(points):
+        if vary in points[:index]:
+            return [problem_at(root, path, f"makes this point twice: {_told(vary)}", key=True)]
         varied, problems = _at_point(base, vary)
         errors = find(Context(varied, base_dir)) if varied else []
         messages = [str(problem) for problem in problems]
         messages += [f"{dotted(f.path)}: {f.message}" for f in errors if not f.is_note and f.message not in known]
         if messages:
-            point = ", ".join(f"{key} = {value}" for key, value in vary.items())
-            return [problem_at(root, path, f"at {point}: {messages[0]}", key=True)]
+            return [problem_at(root, path, f"at {_told(vary)}: {messages[0]}", key=True)]
     return []
+
+
+def _told(vary: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} = {value}" for key, value in vary.items())

@@ -94,11 +94,12 @@ def _check(scenario: Scenario, base_dir: Path, root: Node) -> tuple[Scenario, li
 
 def _problems_elsewhere(root: Node, base_dir: Path) -> list[Problem]:
     """What can be said beyond single values when some of those are wrong."""
-    scenario, broken = without_broken_parts(root)
+    scenario, broken, wrong = without_broken_parts(root)
     if scenario is None:
         return []
     findings = find(Context(scenario, base_dir), broken)
-    return [_problem(finding, root) for finding in findings if not finding.is_note]
+    in_sweep = [] if "sweep" in wrong else check_sweep(scenario, base_dir, root, broken, wrong)[1]
+    return [*(_problem(finding, root) for finding in findings if not finding.is_note), *in_sweep]
 
 
 def _problem(finding: Finding, root: Node) -> Problem:

@@ -7,6 +7,7 @@ from sim.errors import Problem, ScenarioError
 from sim.scenario import pasted_rules
 from sim.scenario.document import Node, Path, dotted, from_plain, problem_at
 from sim.scenario.engine import INSTEAD, ONLY_VALUE, EngineArgs
+from sim.scenario.pasted_methods import ALGORITHM, ALGORITHMS, DRAFTER, complaint, method_of_drafter
 from sim.scenario.pasted_trees import spelled_out
 from sim.scenario.suggestions import found
 from sim.scenario.yaml_reader import read_yaml
@@ -120,6 +121,7 @@ def _speculative_config(pasted: Pasted, arm: Path) -> None:
         config = _from_json(pasted, path, config)
     if config is None or not isinstance(config.value, dict):
         return
+    config = _sglang_names(pasted, path, config)
     _infer_method(pasted, path, config)
     _trees(pasted, path)
     _verification(pasted, arm)
@@ -145,6 +147,25 @@ def _from_json(pasted: Pasted, path: Path, node: Node) -> Node | None:
     return pasted.root.find(path)
 
 
+def _sglang_names(pasted: Pasted, path: Path, config: Node) -> Node:
+    """SGLang's names of the method and the drafter become ours."""
+    items = config.items
+    if ALGORITHM in items:
+        message = complaint({key: node.value for key, node in items.items()})
+        if message:
+            pasted.complain((*path, ALGORITHM), message)
+        node = items[ALGORITHM]
+        method = ALGORITHMS.get(str(node.value).upper(), "eagle3")  # one complaint is enough
+        items = {"method": Node(method, node.mark, node.key_mark), **items}
+    if DRAFTER in items:
+        items = {"model": items[DRAFTER], **items}
+    if not {ALGORITHM, DRAFTER} & items.keys():
+        return config
+    config = config.with_items({key: node for key, node in items.items() if key not in (ALGORITHM, DRAFTER)})
+    pasted.replace(path, config)
+    return config
+
+
 def _infer_method(pasted: Pasted, path: Path, config: Node) -> None:
     """As vLLM does: from the drafter's name when `method` is missing; every `*_mtp` is `mtp`."""
     method, model = config.child("method"), config.child("model")
@@ -154,16 +175,7 @@ def _infer_method(pasted: Pasted, path: Path, config: Node) -> None:
         return
     if model is None or not isinstance(model.value, str):
         return
-    name = model.value.lower()
-    words = {
-        "eagle3": "eagle3",
-        "eagle": "eagle",
-        "medusa": "medusa",
-        "dflash": "dflash",
-        "ngram": "ngram",
-        "mtp": "mtp",
-    }
-    guess = next((kind for word, kind in words.items() if word in name), "draft_model")
+    guess = method_of_drafter(model.value)
     pasted.note((*path, "model"), f"no method given: taken as {guess}, as vLLM does")
     pasted.replace((*path, "method"), Node(guess, model.mark, model.key_mark))
 

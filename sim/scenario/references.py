@@ -1,8 +1,13 @@
 """`sweep.regret`: arms to measure K rules by, made from the arms that have one. Works on data before validation."""
 
+import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+
+from pydantic import ValidationError
+
+from sim.acceptance.base import ACCEPTANCE
 
 _TABLE = "num_speculative_tokens_per_batch_size"
 _K = "num_speculative_tokens"
@@ -12,6 +17,7 @@ Arms = dict[str, Any]
 def fill_references(full: dict[str, Any]) -> None:
     """Add the oracle and every fixed K of each arm with a K rule, once per kind of drafting.
 
+    K that the arm's acceptance does not know are left out, and with them the oracle, which would have to ask for them.
     Arms that are there already, under whatever name, are not made again. What is wrong is left for validation.
     """
     arms, sweep = full.get("arms"), full.get("sweep")
@@ -39,9 +45,25 @@ def _references(arm: Any) -> Iterator[tuple[str, Arms]]:
         return
     rest = {key: value for key, value in arm.items() if key != "draft_length"}
     fixed = {key: value for key, value in config.items() if key != _TABLE}
-    yield "oracle", rest | {"speculative_config": fixed, "draft_length": {"kind": "oracle"}}
-    for tokens in _sizes(config.get("tree"), k):
+    sizes = _sizes(config.get("tree"), k)
+    unknown = unknown_sizes(arm, sizes)
+    if not unknown:
+        yield "oracle", rest | {"speculative_config": fixed, "draft_length": {"kind": "oracle"}}
+    for tokens in sizes:
+        if tokens in unknown:
+            continue
         yield f"k{tokens}", rest | {"speculative_config": fixed | {_K: tokens}, "draft_length": {"kind": "fixed"}}
+
+
+def unknown_sizes(arm: Mapping[str, Any], sizes: Iterable[int]) -> frozenset[int]:
+    """The K of which the arm's acceptance says nothing, as measurements at single K; what is wrong says nothing."""
+    stated = [arm.get("acceptance"), *(arm.get("class_acceptance") or {}).values()]
+    unknown = set[int]()
+    for one in stated:
+        spec = ACCEPTANCE.members().get(str(one.get("kind"))) if isinstance(one, Mapping) else None
+        with contextlib.suppress(ValidationError):
+            unknown |= set(spec.model_validate(one).missing_draft_tokens(sizes)) if spec else set()
+    return frozenset(unknown)
 
 
 def _sizes(tree: Any, k: int) -> range:

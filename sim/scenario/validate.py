@@ -24,27 +24,29 @@ def validate(root: Node) -> tuple[Scenario | None, list[Problem]]:
     return scenario, [problem_of(error, root) for error in errors]
 
 
-def without_broken_parts(root: Node) -> tuple[Scenario | None, frozenset[str]]:
+def without_broken_parts(root: Node) -> tuple[Scenario | None, frozenset[str], frozenset[str]]:
     """A scenario from what can be used of a broken one, for finding further problems.
 
     A broken arm becomes a plain one, a broken field of `hardware` or `model` is left out, and where that does not help
     the whole section is replaced.
 
     Returns:
-        The scenario, and the sections that had to be replaced: conclusions about those would be made up.
+        The scenario, the sections that had to be replaced (conclusions about those would be made up), and the sections
+        in which anything was wrong.
     """
     if not isinstance(root.value, dict):
-        return None, frozenset()
+        return None, frozenset(), frozenset()
     root = _drop_unknown_keys(root)
     _, errors = _try(root)
     mended = _mend(root, [path_of(error, root) for error in errors])
     broken = frozenset(str(error["loc"][0]) for error in _errors(mended) if error["loc"])
+    wrong = frozenset(str(error["loc"][0]) for error in errors if error["loc"])
     data = {key: value for key, value in mended.items() if key not in broken}
     data |= {key: value for key, value in _PLACEHOLDERS.items() if key in broken}
     try:
-        return Scenario.model_validate(data), broken
+        return Scenario.model_validate(data), broken, wrong
     except ValidationError:
-        return None, broken
+        return None, broken, wrong
 
 
 def _mend(root: Node, paths: list[Path]) -> dict[str, Any]:

@@ -67,6 +67,8 @@ class SpeculationMethod(Spec):
     drafts_on_cpu: ClassVar[bool] = False
     #: How many drafts a step finds depends on the text, so that closed forms do not hold.
     draft_count_varies: ClassVar[bool] = False
+    #: Whether a block of another K has other first drafts, so that a smaller K is not the start of a larger one.
+    first_drafts_depend_on_k: ClassVar[bool] = False
     #: Keys of the look-up: they act where acceptance is computed from tokens (`stream_replay`).
     lookup_keys: ClassVar[tuple[str, ...]] = ()
 

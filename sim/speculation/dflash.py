@@ -51,6 +51,7 @@ class DFlash(NetworkMethod):
     """
 
     facts: ClassVar[MethodFacts | None] = _FACTS
+    first_drafts_depend_on_k: ClassVar[bool] = True
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"method": "dflash", "num_speculative_tokens": 15}]})
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sim.theory.tokens import Floats, alpha_from_acceptance_rate, alpha_from_tokens, expected_tokens
+from sim.theory.tokens import Floats, alpha_from_tokens, expected_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +61,6 @@ class Spellings:
         return tuple(after / before if before > 0 else 0.0 for before, after in pairs)
 
 
-def from_marginal(rates: tuple[float, ...]) -> Spellings:
-    """From unconditional rates by position.
-
-    Raises:
-        ValueError: a rate outside [0, 1], or rates that increase (conditional ones, most likely).
-    """
-    return Spellings(rates)
-
-
 def from_survival(survival: Floats) -> Spellings:
     """From exact unconditional rates (K,), rounding errors taken off."""
     return Spellings(tuple(np.minimum.accumulate(np.clip(survival, 0.0, 1.0)).tolist()))
@@ -94,15 +85,6 @@ def from_alpha(alpha: float, num_draft_tokens: int) -> Spellings:
     """
     expected_tokens(alpha, num_draft_tokens)
     return from_conditional((alpha,) * num_draft_tokens)
-
-
-def from_acceptance_rate(rate: float, num_draft_tokens: int) -> Spellings:
-    """From accepted over drafted tokens; the shape between positions is assumed geometric.
-
-    Raises:
-        ValueError: rate outside [0, 1] or K < 1.
-    """
-    return from_alpha(alpha_from_acceptance_rate(rate, num_draft_tokens), num_draft_tokens)
 
 
 def from_tokens_per_step(tokens: float, num_draft_tokens: int) -> Spellings:

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from sim.theory.tokens import alpha_from_tokens, variance_of_tokens
+from sim.theory.spellings import from_accepted_per_step
+from sim.theory.tokens import variance_of_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ def worksheet(
     k, mean = drafted / steps, accepted / steps
     alpha = alpha_error = None
     if abs(k - round(k)) < 1e-9:
-        alpha = alpha_from_tokens(1.0 + mean, round(k))
+        alpha = from_accepted_per_step(mean, round(k)).alpha
         alpha_error = _alpha_error(alpha, round(k), steps)
     return Worksheet(drafted, accepted, steps, k, accepted / drafted, mean, 1.0 + mean, alpha, alpha_error)
 

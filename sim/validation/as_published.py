@@ -66,7 +66,7 @@ _NOT_STATED = r"(?i)|not .*|unknown|unstated|n/?a|\?|-"
 
 #: Stated engine -> engine profile, the first pattern that fits.
 _ENGINES = (
-    (r"vllm v0|vllm v?0\.[0-6]\b", "vllm-0.10"),
+    (r"vllm v0|vllm v?0\.[0-6]\b", "vllm-0.6"),
     (r"vllm v1 \(2025|vllm v?0\.([789]|1[0-3])\b", "vllm-0.10"),
     (r"vllm", "vllm"),
     (r"sglang", "sglang"),
@@ -189,5 +189,16 @@ def is_prototype(name: str) -> bool:
 
 
 def engine_is_stretched(name: str) -> bool:
-    """Whether the profile was made for a much later version: vLLM V0, SGLang before 0.5."""
-    return bool(re.search(r"vllm v0|vllm v?0\.[0-6]\.|sglang v?0\.[0-4]\.|sglang \(2025-0[1-6]", name.lower()))
+    """Whether the profile was made for a much later version: SGLang before 0.5."""
+    return bool(re.search(r"sglang v?0\.[0-4]\.|sglang \(2025-0[1-6]", name.lower()))
+
+
+def prefills_apart(name: str) -> bool:
+    """Whether a step of this engine is either prefill or decode: vLLM V0, whose chunked prefill is off by default."""
+    return engine(name) == "vllm-0.6"
+
+
+def overlaps(name: str) -> bool:
+    """Whether vLLM of this version schedules a step while the one before runs: by default since 0.14."""
+    version = re.search(r"vllm v?(\d+)\.(\d+)", name.lower())
+    return version is None or (int(version[1]), int(version[2])) >= (0, 14)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sim.validation import stated_method
-from sim.validation.as_published import Target, UnrunnableError
+from sim.validation.as_published import Target, UnrunnableError, prefills_apart
 from sim.validation.harness.base import Recorded
 from sim.validation.lengths import Lengths
 from sim.validation.ngram_mean import ngram_at
@@ -124,12 +124,14 @@ class Case:
 
 
 def common_scenario(
-    drive: Drive, load: float, target: Target, gpu: str, num_gpus: int, lengths: Lengths
+    drive: Drive, load: float, target: Target, gpu: str, num_gpus: int, lengths: Lengths, stated_engine: str
 ) -> dict[str, Any]:
     """The scenario of a case but for arms and cost model."""
     engine: dict[str, object] = {"tensor_parallel_size": num_gpus, "enable_prefix_caching": False}
     if drive != "open":
         engine["max_num_seqs"] = max(round(load), 1)
+    if prefills_apart(stated_engine):
+        engine["enable_mixed_chunk"] = False
     return {
         "hardware": gpu,
         "model": {"target": target.model, "weight_dtype": target.weight_dtype},

@@ -107,14 +107,15 @@ class CaseBuilder:
         target, profile = _target(row), as_published.engine(row.engine)
         gpu, gpu_assumed = _gpu(row)
         num_gpus, count_assumed = _num_gpus(row, target, gpu)
-        drafted, lengths = _drafted(row, drive, target.model, num_gpus), self._lengths.of(row)
+        drafted = _drafted(row, drive, target.model, num_gpus)
+        lengths = self._lengths.of(row, sent_by_vllm=drive == "open" and "vllm" in row.engine.lower())
         assumed = f"lengths: {lengths.assumed}" if lengths.assumed and drive != "steps" else ""
         stretched = (
             f"engine profile {profile} is of a later version" if as_published.engine_is_stretched(row.engine) else ""
         )
         case = Case(
             row=row, drive=drive, load=load,
-            common=common_scenario(drive, load, target, gpu, num_gpus, lengths),
+            common=common_scenario(drive, load, target, gpu, num_gpus, lengths, row.engine),
             config=drafted.config, engine=profile, lengths=lengths,
             recorded=self._recording(row, drive, target.model, drafted.config), metric=metric(row.metric),
             advisory=row.trust < MIN_TRUST or bool(drafted.documented_in or count_assumed),

@@ -2,7 +2,8 @@
 
 A run is three files: `NAME_requests.csv` (when each request was queued, first and last token, lengths),
 `NAME_engine.json` (limits, GPU, model), and, where it was recorded, `NAME_seconds.csv` (running, waiting, KV use).
-Requests are replayed at the times they were queued, with the blocks that the engine found. Nothing is fitted to them.
+Requests are replayed at the times they were queued, with the blocks that the engine found and, where its version has it
+by default, overlapped scheduling. Nothing is fitted to them.
 """
 
 import json
@@ -21,48 +22,29 @@ from sim.scenario.build import simulate
 from sim.scenario.load import load_mapping
 from sim.text_file import read_text, refuse
 from sim.validation import as_published
+from sim.validation.recorded_series import Clock, Series, compare_series, find_clock, read_states
 from sim.validation.scores import Score
 from sim.validation.shipped import peer_error
 
 Floats = NDArray[np.float64]
 
 _REQUESTS = ("queued_s", "first_token_s", "last_token_s", "input_tokens", "output_tokens")
-_SECONDS = ("t", "running", "waiting", "kv_cache_pct")
 _LIMITS = ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "tensor_parallel_size", "enable_expert_parallel")
 _CACHE = ("block_size", "gpu_memory_utilization")
-_ONE_SERVER = ("data_parallel_size", "pipeline_parallel_size")
 _STATISTICS: dict[str, Callable[[Floats], float]] = {
     "mean": lambda values: float(values.mean()),
     "P99": lambda values: float(np.percentile(values, 99)),
 }
 
 
-class Series(NamedTuple):
-    """A state over time: root mean square of the difference, in per cent of the range that was recorded.
-
-    Attributes:
-        what: running, waiting or KV use.
-        span: the range.
-        seconds, measured, simulated: (N,) when it was recorded, and both states.
-    """
-
-    name: str
-    what: str
-    rms: float
-    naive_rms: float
-    span: float
-    seconds: Floats
-    measured: Floats
-    simulated: Floats
-
-
 class RecordedRun(NamedTuple):
-    """One run: GPU, latencies, series (none where they were not recorded), and how often requests were preempted."""
+    """One run: GPU, latencies, series and their clock (none where not recorded), how often requests were preempted."""
 
     name: str
     gpu: str
     scores: tuple[Score, ...]
     series: tuple[Series, ...]
+    clock: Clock | None
     preemptions: int
 
 
@@ -101,11 +83,8 @@ def read_recorded(path: Path) -> Recorded:
     name = path.name.removesuffix("_requests.csv")
     requests = read_table(path, _REQUESTS, _REQUESTS[3:], _REQUESTS[:3])
     engine = _engine(path.with_name(f"{name}_engine.json"))
-    seconds = path.with_name(f"{name}_seconds.csv")
-    series = (
-        read_table(seconds, _SECONDS[:3], counts=_SECONDS[:3], optional=_SECONDS[3:]) if seconds.is_file() else None
-    )
-    return Recorded(name, requests, engine, series)
+    states = path.with_name(f"{name}_seconds.csv")
+    return Recorded(name, requests, engine, read_states(states) if states.is_file() else None)
 
 
 def _run(recorded: Recorded) -> RecordedRun:
@@ -115,11 +94,14 @@ def _run(recorded: Recorded) -> RecordedRun:
         SimError: GPU or model unknown, or limits that cannot be simulated.
     """
     name, requests, engine, seconds = recorded
-    ours, naive = (_replay(requests, engine, naive=x) for x in (False, True))
-    series = () if seconds is None else _series(name, seconds, ours, naive)
-    preemptions = int(ours.requests.num_preemptions.sum())
     gpu = as_published.gpu(str(engine["gpu"]))
-    return RecordedRun(name, gpu, tuple(_latencies(name, requests, ours, naive)), tuple(series), preemptions)
+    ours, naive = (_replay(requests, engine, naive=x) for x in (False, True))
+    scores, preemptions = tuple(_latencies(name, requests, ours, naive)), int(ours.requests.num_preemptions.sum())
+    if seconds is None:
+        return RecordedRun(name, gpu, scores, (), None, preemptions)
+    clock = find_clock(seconds, requests)
+    series = compare_series(name, seconds, clock, ours, naive, overlaps=_overlaps(engine))
+    return RecordedRun(name, gpu, scores, tuple(series), clock, preemptions)
 
 
 def _engine(path: Path) -> Mapping[str, Any]:
@@ -149,12 +131,19 @@ def _replay(requests: Table, engine: Mapping[str, Any], *, naive: bool) -> RunRe
     return record
 
 
+def _overlaps(engine: Mapping[str, Any]) -> bool:
+    """Whether the next step is scheduled while one runs: as stated, else as the version does by default."""
+    stated = engine.get("async_scheduling")
+    return as_published.overlaps(_server(engine)) if stated is None else bool(stated)
+
+
+def _server(engine: Mapping[str, Any]) -> str:
+    return f"vllm {engine.get('vllm_version', '')}"
+
+
 def _scenario(engine: Mapping[str, Any], trace: Path, *, naive: bool) -> dict[str, Any]:
     cache, target = engine.get("kv_cache") or {}, as_published.target(str(engine["model"]))
-    profile = as_published.engine(f"vllm {engine.get('vllm_version', '')}")
-    for name in _ONE_SERVER:
-        if engine.get(name) not in (None, 1):
-            raise ScenarioError(f"{name} = {engine[name]}: a recorded run is of one engine")
+    profile = as_published.engine(_server(engine))
     limits = {name: engine[name] for name in _LIMITS if engine.get(name) is not None}
     limits |= {name: cache[name] for name in _CACHE if cache.get(name) is not None}
     cached = (
@@ -167,11 +156,33 @@ def _scenario(engine: Mapping[str, Any], trace: Path, *, naive: bool) -> dict[st
             "weight_dtype": target.weight_dtype,
             "kv_cache_dtype": engine.get("kv_cache_dtype") or "auto",
         },
-        "engine": {**limits, **cached, "num_gpu_blocks_override": cache.get("num_gpu_blocks")},
+        "engine": {**limits, **cached, **_blocks(cache), "async_scheduling": _overlaps(engine)},
         "cost_model": {"kind": "naive"} if naive else {"kind": "roofline", "engine": profile},
         "arms": {"plain": {}},
+        **_replicas(engine),
         "workload": {"trace": str(trace), "arrivals": {"kind": "trace"}},
     }
+
+
+def _replicas(engine: Mapping[str, Any]) -> dict[str, Any]:
+    """Data-parallel engines: replicas behind vLLM's own score.
+
+    Raises:
+        UnrunnableError: their experts are spread over all of them, so that no engine steps alone; or stages of a
+            pipeline.
+    """
+    count = as_published.num_gpus(str(engine.get("data_parallel_size") or 1), "")
+    if engine.get("pipeline_parallel_size") not in (None, 1):
+        raise as_published.UnrunnableError("pipeline parallelism is not simulated")
+    if count > 1 and engine.get("enable_expert_parallel"):
+        raise as_published.UnrunnableError(f"experts spread over {count} data-parallel engines are not simulated")
+    return {"replicas": count, "router": {"kind": "shortest_queue"}} if count > 1 else {}
+
+
+def _blocks(cache: Mapping[str, Any]) -> dict[str, int]:
+    """Blocks that requests can hold: vLLM's pool keeps one back as the null block (`v1/core/block_pool.py`)."""
+    found = cache.get("num_gpu_blocks")
+    return {} if found is None else {"num_gpu_blocks_override": int(found) - 1}
 
 
 def _latencies(name: str, requests: Table, ours: RunRecord, naive: RunRecord) -> Iterator[Score]:
@@ -204,31 +215,3 @@ def _milliseconds(arrival: Floats, first: Floats, last: Floats, output: Floats) 
         "TPOT": 1e3 * (last - first)[several] / (output[several] - 1),
         "E2E": 1e3 * (last - arrival),
     }
-
-
-def _series(name: str, seconds: Table, ours: RunRecord, naive: RunRecord) -> Iterator[Series]:
-    """States at each recorded second; one that never moves was not recorded."""
-    at = seconds.numbers("t")
-    for what, column in (("running", "running"), ("waiting", "waiting"), ("KV use", "kv_cache_pct")):
-        measured = seconds.optional_numbers(column)
-        span = float(np.ptp(measured))  # NaN where a second is missing
-        if span > 0:
-            simulated, peaks = (_state_at(record, what, at) for record in (ours, naive))
-            rms, naive_rms = (
-                100 * float(np.sqrt(np.mean((state - measured) ** 2))) / span for state in (simulated, peaks)
-            )
-            yield Series(name, what, rms, naive_rms, span, at, measured, simulated)
-
-
-def _state_at(record: RunRecord, what: str, seconds: Floats) -> Floats:
-    """The state of the step that runs at each time; 0 after the last one. KV use in per cent."""
-    steps = record.steps
-    values = {
-        "running": steps.running.astype(np.float64),
-        "waiting": steps.waiting.astype(np.float64),
-        "KV use": 100.0 * steps.kv_blocks_used / record.num_kv_blocks,
-    }[what]
-    at = np.searchsorted(steps.start_ns, seconds * 1e9, side="right") - 1
-    over = seconds * 1e9 > int(steps.start_ns[-1] + steps.duration_ns[-1])
-    found: Floats = np.where((at < 0) | over, 0.0, values[np.maximum(at, 0)])
-    return found

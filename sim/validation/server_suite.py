@@ -23,7 +23,9 @@ _INTRODUCTION = """# Server: recorded runs and whole servers, predicted and meas
 
 Written by `specsim validate server`. Recorded runs are replayed request by request: the times they were queued, their
 lengths, the limits and KV blocks of the engine. TTFT = first token - queued, TPOT = (last - first) / (output - 1),
-E2E = last - queued. Series are compared at every recorded second, without shifting clocks. Whole servers are closed
+E2E = last - queued. Series are compared at every recorded second: as the recorder noted it after the last step before,
+on its own clock, which began when it was made. How far that is from the clock of the requests is found from the
+recording alone (prompt tokens by the second against the stamps of first tokens). Whole servers are closed
 loops at the concurrency of each setting, as InferenceMAX drives them (lengths uniform between 0.8 and 1 times the
 nominal ones, all users at once, all requests counted), medians over repeated settings.
 
@@ -82,6 +84,13 @@ def server_groups(suite: ServerSuite) -> list[tuple[str, list[Score]]]:
     return groups
 
 
+def _clock_line(run: RecordedRun) -> str:
+    if run.clock is None or not run.series:
+        return f"- {run.name}: states were not recorded."
+    ahead = f"the clock of the states is {run.clock.ahead_s:.2f} s ahead of that of the requests"
+    return f"- {run.name}: {ahead}; prompt tokens agree in {100 * run.clock.agree:.0f} % of the rows."
+
+
 def render_server(suite: ServerSuite, pictures: Pictures = NO_PICTURES) -> str:
     """The whole page."""
     rows = [
@@ -98,7 +107,9 @@ def render_server(suite: ServerSuite, pictures: Pictures = NO_PICTURES) -> str:
         "## Summary\n\n" + summary_table(server_groups(suite)),
         *(f"## {run.name}\n\nPreemptions: {run.preemptions}.\n\n{score_table(run.scores)}" for run in suite.runs),
         "## State of the engine by the second\n\nRMS in per cent of the range that was recorded.\n\n"
-        + table(["run", "what", "ours", "naive", "range"], rows),
+        + table(["run", "what", "ours", "naive", "range"], rows)
+        + "\n\n"
+        + "\n".join(map(_clock_line, suite.runs)),
         shown(pictures, "server-series", "server-tpot", "server-ttft"),
         *(f"## {group}\n\n{score_table([s for s in both if s.group == group])}" for group in groups),
         "## Not run\n\n" + reasons(suite.not_run),

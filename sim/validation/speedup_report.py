@@ -42,8 +42,9 @@ Run like the others and outside of all targets: rows of trust 3 (research protot
 whose tree is that of the engine's documents, not of the row. Most are prototypes on eager kernels, which are 2 to 3
 times slower a step than a serving engine, so that their speed-ups come close to the tokens per step: engine profile
 `hf`, whose times are orders of magnitude (its draft pass is from one row of the EAGLE-3 paper's table 1, the rest was
-not fitted). Where such a row names no GPU, an A100-80GB is assumed, or as many as hold the weights. These tables differ among each other by more than the model does: for EAGLE-3 on
-Vicuna-13B the EAGLE-3 paper has 5.58 at 6.65 tokens a step, the Spec-Bench leaderboard 3.02 at 5.71.
+not fitted). Where such a row names no GPU, an A100-80GB is assumed, or as many as hold the weights. These tables differ
+among each other by more than the model does: for EAGLE-3 on Vicuna-13B the paper has 5.58 at 6.65 tokens a step,
+the Spec-Bench leaderboard 3.02 at 5.71.
 """
 
 _THEORY = """## Theory where the model cannot be described

@@ -14,6 +14,7 @@ from pathlib import Path
 from sim.experiment.axes import AXES
 from sim.experiment.executor import local_executor, usable_cpus
 from sim.experiment.questions import Search, search
+from sim.experiment.rounds import Work
 from sim.scenario.load import load_scenario
 
 
@@ -31,7 +32,7 @@ def main() -> None:
         load_scenario("quickstart"),
         AXES["concurrency"],
         None,
-        Search(folder, {}, 5, partial(local_executor, cores), None),
+        Search(Work(folder, partial(local_executor, cores)), {}, 5),
     )
     wall, cpu = time.perf_counter() - wall, cpu_seconds() - cpu
     runs = json.loads((answer.run_dir / "timing.json").read_text())["runs"]

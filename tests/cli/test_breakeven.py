@@ -1,40 +1,26 @@
 """`specsim breakeven` as users call it."""
 
 import json
-import signal
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sim.cli import run_command
 
-SCENARIO = """
-hardware: h100-sxm
-model: llama-3.1-8b
-cost_model: {kind: linear, base_ms: 5, per_token_us: 400, draft: {base_ms: 0.25}}
-arms:
-  plain: {}
-  k3:
-    speculative_config: {method: eagle3, num_speculative_tokens: 3}
-    acceptance: {kind: iid, rate: 0.7}
-  k5:
-    speculative_config: {method: eagle3, num_speculative_tokens: 5}
-    acceptance: {kind: iid, rate: 0.7}
-workload:
-  arrivals: {kind: closed, max_concurrency: 2}
-  prompt_tokens: {kind: fixed, value: 8}
-  output_tokens: {kind: fixed, value: 40}
-  num_requests: 60
-sweep: {replicates: 2}
-"""
-
 
 @pytest.fixture
-def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    (tmp_path / "mine.yaml").write_text(SCENARIO)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(signal, "signal", lambda *_: None)
-    return "mine.yaml"
+def scenario(small_file: Callable[..., str], small_data: Callable[..., dict[str, Any]]) -> str:
+    """Verification costs by the token, so that there is a crossing."""
+    data = small_data()
+    k5 = {**data["arms"]["k3"], "speculative_config": {"method": "eagle3", "num_speculative_tokens": 5}}
+    lengths = {"prompt_tokens": {"kind": "fixed", "value": 8}, "output_tokens": {"kind": "fixed", "value": 40}}
+    return small_file(
+        cost_model={"kind": "linear", "base_ms": 5, "per_token_us": 400, "draft": {"base_ms": 0.25}},
+        arms={**data["arms"], "k5": k5},
+        workload={**data["workload"], **lengths, "num_requests": 60},
+    )
 
 
 def test_answer_then_paths(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,6 +70,14 @@ def test_mistakes_end_with_exit_code_2(
     assert run_command(["breakeven", scenario, "--jobs", "1", *words]) == 2
     assert message in capsys.readouterr().err
     assert not Path("results").exists()
+
+
+def test_k_is_not_searched_where_a_rule_chooses_it(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--over", "k", "--arms", "k3", "--set", "arms.k3.draft_length={kind: goodput}"]
+    assert run_command(["breakeven", scenario, *words]) == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert "K of k3 is chosen by its rule goodput, and num_speculative_tokens is only its cap" in message
+    assert "--over arms.k3.speculative_config.num_speculative_tokens --range LOW:HIGH" in message
 
 
 @pytest.mark.slow

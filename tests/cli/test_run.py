@@ -6,28 +6,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from sim.cli import run_command
-
-SCENARIO = """
-hardware: h100-sxm
-model: llama-3.1-8b
-cost_model: {kind: constant, target_ms: 10, draft_ms: 1}
-arms:
-  plain: {}
-  k3:
-    speculative_config: {method: eagle3, num_speculative_tokens: 3}
-    acceptance: {kind: iid, rate: 0.7}
-workload:
-  arrivals: {kind: closed, max_concurrency: 2}
-  prompt_tokens: {kind: fixed, value: 60}
-  output_tokens: {kind: fixed, value: 30}
-  num_requests: 24
-sweep: {replicates: 3, vary: {workload.arrivals.max_concurrency: [1, 2, 3, 4, 5, 6, 8]}}
-"""
 
 #: a script that was started with `&` hands on an ignored SIGINT, which Python then leaves ignored
 HEEDS_INTERRUPTS = """
@@ -40,11 +24,9 @@ if __name__ == "__main__":
 
 
 @pytest.fixture
-def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    (tmp_path / "mine.yaml").write_text(SCENARIO)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(signal, "signal", lambda *_: None)
-    return "mine.yaml"
+def scenario(small_file: Callable[..., str]) -> str:
+    loads = {"workload.arrivals.max_concurrency": [1, 2, 3, 4, 5, 6, 8]}
+    return small_file(sweep={"replicates": 3, "vary": loads})
 
 
 def test_summary_then_paths(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:

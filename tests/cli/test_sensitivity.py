@@ -1,30 +1,17 @@
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sim.cli import run_command
 
-SCENARIO = """
-model: llama-3.1-8b
-hardware: h100-sxm
-cost_model: {kind: constant, target_ms: 10, draft_ms: 1}
-engine: {async_scheduling: false}
-arms:
-  plain: {}
-  k3: {speculative_config: {method: eagle3, num_speculative_tokens: 3}, acceptance: {kind: iid, rate: 0.7}}
-workload:
-  arrivals: {kind: closed, max_concurrency: 2}
-  prompt_tokens: {kind: fixed, value: 20}
-  output_tokens: {kind: fixed, value: 30}
-  num_requests: 40
-"""
-
 
 @pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("s.yaml").write_text(SCENARIO, encoding="utf-8")
+def _folder(small_file: Callable[..., str], small_data: Callable[..., dict[str, Any]]) -> None:
+    workload = {**small_data()["workload"], "num_requests": 40}
+    small_file("s.yaml", engine={"async_scheduling": False}, workload=workload)
 
 
 def test_table_page_and_files(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,7 @@
 """`specsim sweep` as a user meets it: what is counted, what is refused, what lies in the folder."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,27 +9,12 @@ import pytest
 from sim.cli import run_command
 from sim.experiment.results import load
 
-SCENARIO = """
-name: mine
-hardware: h100-sxm
-model: llama-3.1-8b
-cost_model: {kind: constant, target_ms: 10}
-arms: {plain: {}}
-workload:
-  arrivals: {kind: closed, max_concurrency: 2}
-  prompt_tokens: {kind: fixed, value: 60}
-  output_tokens: {kind: fixed, value: 30}
-  num_requests: 20
-sweep: {replicates: 1}
-"""
 LOADS, SEQS = "workload.arrivals.max_concurrency", "engine.max_num_seqs"
 
 
 @pytest.fixture
-def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.chdir(tmp_path)
-    Path("mine.yaml").write_text(SCENARIO, encoding="utf-8")
-    return "mine.yaml"
+def scenario(small_file: Callable[..., str]) -> str:
+    return small_file(arms={"plain": {}}, sweep={"replicates": 1})
 
 
 def dry(scenario: str, capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, object]:
@@ -84,6 +70,9 @@ def test_a_grid_and_lists_in_step_make_different_sweeps(scenario: str, capsys: p
         (["--vary", f"{LOADS}=0:8:log:3"], "needs min above 0"),
         (["--vary", "workload.arrivals.max_concurency=1,2"], "did you mean max_concurrency?"),
         (["--vary", f"{LOADS}=1,2", "--vary", f"{SEQS}=1,2,3", "--combine", "zip"], "equally many values"),
+        (["--vary", f"{LOADS}=1,2,2"], "stands here twice: 2"),
+        (["--vary", f"{SEQS}=8000,8k"], "stands here twice: 8000"),
+        (["--vary", f"{LOADS}=1,2,1", "--vary", f"{SEQS}=8,9,8", "--combine", "zip"], "makes this point twice"),
         (["--shard", "5/4"], "I from 1 to N"),
         (["--vary", f"{LOADS}=1:30", "--max-runs", "10"], "30 runs; allowed: at most --max-runs 10"),
         (["--scheduler", "tcp://127.0.0.1:1"], "needs --executor dask"),
@@ -96,6 +85,28 @@ def test_wrong_sweeps_are_refused_before_anything_is_written(
     assert run_command(["sweep", scenario, "-o", "out", *options]) == 2
     assert message in " ".join(capsys.readouterr().err.split())
     assert not list(Path("out").rglob("*"))
+
+
+def test_values_in_step_may_stand_twice(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--vary", f"{LOADS}=1,1,2", "--vary", f"{SEQS}=8,16,16", "--combine", "zip")
+    assert dry(scenario, capsys, *options)["cells"] == 3
+
+
+def test_a_dry_run_says_what_max_runs_would_refuse(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
+    facts = dry(scenario, capsys, "--vary", f"{LOADS}=1:30", "--max-runs", "10")
+    assert (facts["max_runs"], facts["refused"]) == (10, True)
+    assert not dry(scenario, capsys, "--vary", f"{LOADS}=1:30")["refused"]
+    assert run_command(["sweep", scenario, "--dry-run", "--vary", f"{LOADS}=1:30", "--max-runs", "10"]) == 0
+    assert "would be refused: 30 runs; allowed: at most --max-runs 10" in capsys.readouterr().out
+
+
+def test_a_dry_run_says_at_which_load_other_fields_are_varied(
+    scenario: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert dry(scenario, capsys, "--vary", f"{SEQS}=1,2")["load"] == {LOADS: 2}
+    assert dry(scenario, capsys, "--vary", f"{LOADS}=1,2")["load"] == {}
+    assert run_command(["sweep", scenario, "--dry-run", "--vary", f"{SEQS}=1,2"]) == 0
+    assert f"everywhere {LOADS}: 2\n" in capsys.readouterr().out
 
 
 def test_a_sweep_leaves_an_ordinary_results_folder(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:

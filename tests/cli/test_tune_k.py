@@ -1,5 +1,6 @@
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,42 +9,36 @@ import pytest
 from sim.cli import run_command
 from sim.scenario.load import load_scenario
 
-SCENARIO: dict[str, Any] = {
-    "model": "llama-3.1-8b",
-    "hardware": "h100-sxm",
-    "cost_model": {"kind": "linear", "base_ms": 8, "per_token_us": 80, "draft": {"base_ms": 0.5}},
-    "engine": {"max_num_seqs": 64, "async_scheduling": False},
-    "arms": {
-        "plain": {},
-        "k3": {
-            "speculative_config": {"method": "eagle3", "model": "my/head", "num_speculative_tokens": 3},
-            "acceptance": {"kind": "iid", "rate": 0.7},
-        },
-    },
-    "workload": {
-        "arrivals": {"kind": "closed", "max_concurrency": 2},
-        "prompt_tokens": {"kind": "fixed", "value": 20},
-        "output_tokens": {"kind": "fixed", "value": 30},
-        "num_requests": 40,
-    },
-}
+
+@pytest.fixture
+def data(small_data: Callable[..., dict[str, Any]]) -> dict[str, Any]:
+    """Verification costs by the token, so that the best K depends on the batch."""
+    found = small_data(
+        cost_model={"kind": "linear", "base_ms": 8, "per_token_us": 80, "draft": {"base_ms": 0.5}},
+        engine={"max_num_seqs": 64, "async_scheduling": False},
+    )
+    found["arms"]["k3"]["speculative_config"]["model"] = "my/head"
+    lengths = {"prompt_tokens": {"kind": "fixed", "value": 20}, "output_tokens": {"kind": "fixed", "value": 30}}
+    found["workload"] |= {**lengths, "num_requests": 40}
+    return found
 
 
 @pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("s.yaml").write_text(json.dumps(SCENARIO), encoding="utf-8")
+def _folder(small_file: Callable[..., str], data: dict[str, Any]) -> None:
+    small_file("s.yaml", **data)
 
 
-def test_the_vllm_block_pastes_back_and_means_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_vllm_block_pastes_back_and_means_the_same(
+    data: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run_command(["tune-k", "s.yaml", "--no-simulation", "-q", "--min-range", "1"]) == 0
     printed = capsys.readouterr().out
     config = json.loads(re.fullmatch(r"--speculative-config '(.*)'\n", printed)[1])  # type: ignore[index]
     ranges = config["num_speculative_tokens_per_batch_size"]
     assert len(ranges) > 2
     assert (ranges[0][0], ranges[-1][1]) == (1, 64)
-    arms = SCENARIO["arms"] | {"tuned": SCENARIO["arms"]["k3"] | {"speculative_config": config}}
-    Path("tuned.yaml").write_text(json.dumps(SCENARIO | {"arms": arms}), encoding="utf-8")
+    arms = data["arms"] | {"tuned": data["arms"]["k3"] | {"speculative_config": config}}
+    Path("tuned.yaml").write_text(json.dumps(data | {"arms": arms}), encoding="utf-8")
     assert run_command(["check", "tuned.yaml"]) == 0
     assert "tuned" in capsys.readouterr().out
     arm = load_scenario("tuned.yaml").scenario.arms["tuned"]

@@ -122,3 +122,31 @@ def test_an_engine_that_replicates_the_lm_head_computes_all_logits_on_every_gpu(
     shared = Roofline(engine="none").bind(deploy("llama-3.1-8b", "a100-sxm-80gb", tp=8)).target.price(forward)
     assert group.target.price(forward).lm_head > 4 * shared.lm_head
     assert group.target.price(forward).collective < shared.collective
+
+
+def test_expanded_drafts_are_sequences_of_their_own(deploy):
+    """Batch expansion: a pass that verifies K drafts of B sequences costs the attention of B (K + 1) plain ones."""
+    expanding = Roofline(engine="vllm-0.6").bind(deploy("llama-3.1-8b", "h100-sxm")).target
+    verified, plain = expanding.price(verify_pass(8, 1000, 3)), expanding.price(plain_pass(32, 1000))
+    # K drafts see one, two, three tokens more than the first: 1.5 of 1,001 on average.
+    assert verified.attention == pytest.approx(plain.attention, rel=2e-3)
+    together = Roofline(engine="vllm-0.10").bind(deploy("llama-3.1-8b", "h100-sxm")).target
+    assert verified.attention > 2 * together.price(verify_pass(8, 1000, 3)).attention
+    assert expanding.price(plain_pass(8, 1000)).attention == together.price(plain_pass(8, 1000)).attention
+
+
+def test_a_draft_costs_what_the_engine_adds_for_each(deploy):
+    """Engine vllm-0.6: 3.6 ms a verifying step, 6.1 us a row, 112 us a draft."""
+    price = Roofline(engine="vllm-0.6").bind(deploy("llama-3.1-8b", "h100-sxm")).target.price
+    few, many = price(verify_pass(8, 1000, 1)), price(verify_pass(8, 1000, 5))
+    kernels = Roofline(engine="none").bind(deploy("llama-3.1-8b", "h100-sxm")).target.price
+    added = [p.fixed - kernels(verify_pass(8, 1000, k)).fixed for p, k in ((few, 1), (many, 5))]
+    assert added == pytest.approx([3.6e-3 + 16 * 6.1e-6 + 8 * 112e-6, 3.6e-3 + 48 * 6.1e-6 + 40 * 112e-6])
+
+
+def test_prefill_beside_verification_is_not_expanded(deploy):
+    """V0 never mixes them; where a scenario does, only kernels can tell what a chunk costs."""
+    target = Roofline(engine="vllm-0.6").bind(deploy("llama-3.1-8b", "h100-sxm")).target
+    mixed = join_passes(verify_pass(8, 1000, 3), prefill_pass(512))
+    other = Roofline(engine="vllm-0.10").bind(deploy("llama-3.1-8b", "h100-sxm")).target
+    assert target.price(mixed).attention == other.price(mixed).attention

@@ -152,7 +152,7 @@ def test_a_ragged_grid_knows_its_own_hull():
     [
         ("h100-sxm", 2, -0.003, 0.04, 0.014), ("h100-sxm", 4, -0.003, 0.15, 0.06),
         ("b200-sxm", 2, -0.003, 0.04, 0.014), ("b200-sxm", 4, -0.003, 0.15, 0.06),
-        ("rtx-4090", 2, -0.18, 0.20, 0.025), ("rtx-4090", 4, -0.30, 0.30, 0.08),
+        ("rtx-4090", 2, -0.22, 0.10, 0.015), ("rtx-4090", 4, -0.22, 0.25, 0.07),
     ],
 )  # fmt: skip
 def test_error_between_points(deploy, gpu, factor, least, worst, mean):

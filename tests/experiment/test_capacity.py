@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sim.experiment.capacity_setting import RANGES, Setting, limits_of
-from sim.experiment.capacity_study import HowToStudy, Study, study
+from sim.experiment.capacity_study import Study, study
 from sim.experiment.carried import Limits, bracket, carried, ratio
 from sim.experiment.evaluate import Evaluator
 from sim.experiment.executor import Serial, local_executor
@@ -16,6 +16,9 @@ from sim.experiment.fleet import saved, smallest_fleet
 from sim.experiment.load_axis import load_axis
 from sim.experiment.power import energy
 from sim.experiment.results import load as load_results
+from sim.experiment.rounds import Work
+from sim.report.capacity import capacity_text
+from sim.report.plain_text import number
 from sim.scenario.load import LoadedScenario, load_mapping
 
 STEP_S = 0.01
@@ -48,7 +51,7 @@ def run(loaded: LoadedScenario, out: Path, load: float | None = None, over: str 
     options = {"replicates": 3, "max_replicates": 3, "tolerance": 0.15, **how}
     limits = options.pop("range", RANGES[over])
     setting = Setting(loaded, limits_of(loaded.scenario.slo), load_axis(loaded, over), limits, **options)
-    return study(setting, HowToStudy(out, lambda: local_executor(1)), load)
+    return study(setting, Work(out, lambda: local_executor(1)), load)
 
 
 def waits_at_most(steps: float, rho: float) -> float:
@@ -166,10 +169,15 @@ def test_concurrency_is_searched_in_whole_users(tmp_path: Path) -> None:
     assert any("fewer than 1000" in note for note in found["notes"])
 
 
+#: A long run with few requests in the system at a time.
+LENGTH: dict[str, Any] = {"num_warmup": 100, "num_measured": 850, "num_cooldown": 50, "steady": True}
+LENGTH |= {"mean_running": 8.0, "mean_waiting": 2.0, "max_concurrency": None}
+
+
 def rows(*shares: float, saturated: bool = False) -> list[tuple[float, dict[str, Any]]]:
     """Loads 1, 2, ... with these shares of good requests; the last one may be saturated."""
     tails = {"p90_ttft_ms": 100.0, "p90_tpot_ms": 10.0}
-    found = [{"goodput_frac": share, "saturated": False, **tails} for share in shares]
+    found = [{"goodput_frac": share, "saturated": False, **tails, **LENGTH} for share in shares]
     found[-1]["saturated"] = saturated
     return [(float(load), row) for load, row in enumerate(found, 1)]
 
@@ -184,6 +192,67 @@ def test_brackets_end_at_the_first_load_that_is_not_carried() -> None:
     assert bracket(rows(0.95, 0.95), LIMITS).open_end == "above"
     growing = bracket(rows(0.95, 0.95, saturated=True), LIMITS)
     assert (growing.low, growing.high) == (1.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "judged"),
+    [
+        ({}, "carried"),
+        ({"saturated": True}, "missed"),
+        ({"mean_running": 260.0, "mean_waiting": 0.0}, "too short"),  # 1,000 requests fill it fewer than 4 times
+        ({"mean_running": 260.0, "mean_waiting": 0.0, "saturated": True}, "too short"),  # it grows because it fills
+        ({"mean_running": 260.0, "mean_waiting": 90.0, "saturated": True}, "missed"),  # it is full, and a queue grows
+        ({"mean_running": 260.0, "mean_waiting": 0.0, "goodput_frac": 0.5}, "missed"),
+        ({"num_measured": 0, "num_warmup": 60, "num_cooldown": 0}, "too short"),  # saturation is not looked for
+        ({"num_measured": 60, "num_warmup": 0, "num_cooldown": 0, "mean_running": 0.4}, "carried"),
+        ({"steady": False}, "too short"),
+        ({"max_concurrency": 260, "mean_running": 260.0}, "carried"),
+    ],
+)
+def test_a_run_is_judged_by_what_its_length_can_tell(changes: dict[str, Any], judged: str) -> None:
+    (_, row), *_ = rows(0.95)
+    assert LIMITS.judged(row | changes) == judged
+
+
+def test_a_load_whose_run_is_too_short_ends_the_bracket_openly() -> None:
+    (one, first), (two, second), (three, third) = rows(0.95, 0.95, 0.5)
+    found = bracket([(one, first), (two, second | {"steady": False}), (three, third)], LIMITS)
+    assert (found.low, found.high, found.open_end) == (1.0, 2.0, "too short")
+    mixed = carried([(one, {0: first, 1: first}), (two, {0: third, 1: second | {"steady": False}})], LIMITS, 0.95)
+    assert (mixed.open_end, mixed.interval, mixed.limited_by) == ("too short", None, "")
+
+
+FULL = {"max_num_seqs": 8, "max_num_batched_tokens": 512, "max_model_len": 64}
+
+
+def test_few_requests_give_a_lower_bound_and_not_an_answer(tmp_path: Path) -> None:
+    """Eight seats of 80 ms carry 100 requests/s; 60 requests, all of which find a seat, cannot show that."""
+    loaded = queue({"ttft": 1000.0}, engine=FULL, workload={**WORKLOAD, "num_requests": 60})
+    study = run(loaded, tmp_path, load=400.0, replicates=2)
+    arm = study.document["arms"]["plain"]
+    assert (arm["status"], arm["capacity"], arm["limited_by"]) == ("too short", None, "")
+    assert 5 < arm["at"]["load"] < arm["too_short_from"] < 100
+    assert arm["saturated_from"] is None
+    text = " ".join(capacity_text(study.document).split())
+    assert f"plain: at least {number(arm['at']['load'])} requests/s" in text
+    assert "too short to tell" in text
+    assert "raise the upper end" not in text
+
+
+def test_a_search_that_chooses_the_length_makes_runs_long_enough(tmp_path: Path) -> None:
+    loaded = queue({"ttft": 1000.0}, engine=FULL, workload={**WORKLOAD, "num_requests": None})
+    arm = run(loaded, tmp_path, replicates=2, max_replicates=2).document["arms"]["plain"]
+    assert arm["status"] in ("found", "not resolved")
+    assert arm["capacity"]["value"] == pytest.approx(100, rel=0.15)
+
+
+def test_a_fleet_whose_runs_are_too_short_is_not_known() -> None:
+    workload = {**WORKLOAD, "num_requests": 60}
+    loaded = queue({"ttft": 1000.0}, engine=FULL, workload=workload)
+    setting = Setting(loaded, limits_of(loaded.scenario.slo), load_axis(loaded, "request_rate"), (1, 1e4), replicates=2)
+    fleet = smallest_fleet(setting, Evaluator(Serial(), loaded.base_dir), "plain", 2000.0, 100.0, 8.0)
+    assert (fleet.expected, fleet.replicas, len(fleet.tried)) == (20, None, 1)
+    assert fleet.tried[0].too_short
 
 
 def test_what_stops_an_arm_is_named() -> None:

@@ -13,6 +13,7 @@ from sim.experiment.differences import Comparison, Difference, Wanted, compare_f
 from sim.experiment.results import Experiment, load
 from sim.experiment.run import run
 from sim.experiment.thresholds import judge_limits, parse_limits
+from sim.experiment.what_differs import what_differs
 from sim.scenario.load import LoadedScenario
 
 Load = Callable[..., LoadedScenario]
@@ -73,6 +74,34 @@ def test_same_seed_pairs_replicates(folder: Folder) -> None:
     assert (found.change.low, found.change.high) == (pytest.approx(low), pytest.approx(high))
     assert (found.paired, found.num, found.verdict) == (True, 5, "worse")
     assert found.value == pytest.approx(np.mean(RAISED))
+
+
+def test_the_verdict_is_that_of_the_interval_that_is_shown(folder: Folder) -> None:
+    """Both runs lose 10 ms, which is a tenth of one and nearly all of the other."""
+    found = only(
+        compare_folders([folder("a", {("k3", 8): [100.0, 10.0]}), folder("b", {("k3", 8): [90.0, 0.1]})], TTFT)
+    )
+    assert found.difference.high is not None
+    assert found.difference.high < 0
+    assert found.change is not None
+    assert found.change.high is not None
+    assert found.change.high > 0
+    assert found.verdict == "not resolved"
+
+
+def test_fields_that_differ_are_named_with_both_values(folder: Folder) -> None:
+    pair = [folder(name, {("k3", 8): BASE}) for name in ("a", "b")]
+    for one, text in zip(pair, ("{k: 3, rate: 0.7}\nslo: null", "{k: 3, rate: 0.8}\nslo: {ttft: 5.0}"), strict=True):
+        (one.run_dir / "scenario.resolved.yaml").write_text(f"name: {one.run_dir.name}\narms: {text}\n")
+    assert (
+        what_differs(*pair)
+        == f'differs from {pair[0].run_dir} in arms.rate (0.7, here 0.8), slo (null, here {{"ttft": 5.0}})'
+    )
+    (pair[1].run_dir / "scenario.resolved.yaml").write_text(
+        "arms: {" + ", ".join(f"k{i}: {i}" for i in range(12)) + "}\n"
+    )
+    assert what_differs(*pair).endswith("(absent, here 5), 7 more fields")
+    assert what_differs(pair[0], pair[0]) == "same code and scenario"
 
 
 def test_other_seeds_are_welch_and_say_so(folder: Folder) -> None:

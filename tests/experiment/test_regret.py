@@ -105,6 +105,21 @@ def test_fixed_k_of_a_tree_are_sizes_that_it_can_have(small, tree, k: int, sizes
     assert list(filled.arms) == ["plain", "a", "eagle3-oracle", *(f"eagle3-k{size}" for size in sizes)]
 
 
+def test_references_are_made_of_measured_k_only(small) -> None:
+    """Block drafters are measured at single K; arms in between would have no acceptance."""
+    table = [[1, 8, 7], [9, 256, 3]]
+    one = {
+        "speculative_config": {
+            "method": "dflash", "num_speculative_tokens": 7, "num_speculative_tokens_per_batch_size": table
+        },
+        "acceptance": {"kind": "table_by_k", "tokens_per_step": {7: 3.5, 3: 2.6}},
+    }  # fmt: skip
+    found = small(arms={"plain": {}, "a": one}, sweep={"regret": True, "replicates": 1})
+    assert list(found.scenario.arms) == ["plain", "a", "dflash-k3", "dflash-k7"]
+    (said,) = [one for one in found.notes if "sweep.regret" in one]
+    assert "the acceptance of a says nothing of K = 1, 2, 4, 5, 6: neither they nor the oracle are references" in said
+
+
 def test_names_that_are_taken_are_left_alone(small) -> None:
     arms = {"plain": {}, "a": arm("ema"), "eagle3-k1": arm(k=2, acceptance={"kind": "iid", "rate": 0.1})}
     filled = small(arms=arms, sweep={"regret": True, "replicates": 1}).scenario

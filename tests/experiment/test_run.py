@@ -244,7 +244,7 @@ def test_a_broken_law_comes_with_its_traceback_and_the_command_that_replays_it(
     def broken(*_: object) -> None:
         raise InvariantError("blocks lost")
 
-    monkeypatch.setattr("sim.experiment.task.simulate", broken)
+    monkeypatch.setattr("sim.experiment.task.simulate_arm", broken)
     with pytest.raises(SimError) as caught:
         run(small(), tmp_path, arms=["k3"], replicates=1, jobs=1)
     assert caught.value.exit_code == 1

@@ -21,7 +21,7 @@ from sim.experiment.executor import local_executor
 from sim.experiment.plan import Plan
 from sim.experiment.questions import Search, all_questions, search
 from sim.experiment.results import load
-from sim.experiment.rounds import HowToRun
+from sim.experiment.rounds import HowToRun, Work
 from sim.experiment.run import run
 from sim.experiment.search import refine
 from sim.metrics.statistics import mean_interval
@@ -229,7 +229,7 @@ def test_searching_costs_little_coverage(small: Load, noise: float) -> None:
 def answer_of(
     loaded: LoadedScenario, out: Path, limits: tuple[float, float] = (1, 8), axis: str = "concurrency"
 ) -> Any:
-    how = Search(out, {"objectives": ["output_throughput"]}, 3, partial(local_executor, 1), None)
+    how = Search(Work(out, partial(local_executor, 1)), {"objectives": ["output_throughput"]}, 3)
     (objective,) = search(loaded, AXES[axis], limits, how).document["arms"]["k3"].values()
     return objective
 
@@ -297,7 +297,7 @@ def test_request_rates_are_tried_up_to_what_plain_can_carry(small: Load, tmp_pat
         "output_tokens": {"kind": "fixed", "value": 40},
         "num_requests": 400,
     }
-    how = Search(tmp_path, {"objectives": ["mean_tpot_ms"]}, 2, partial(local_executor, 1), None)
+    how = Search(Work(tmp_path, partial(local_executor, 1)), {"objectives": ["mean_tpot_ms"]}, 2)
     answer = search(small(cost_model=cost, workload=workload), AXES["request_rate"], None, how)
     found = answer.document["arms"]["k3"]["mean_tpot_ms"]
     # a token costs 0.4 ms: plain carries 1 / (48 * 0.4 ms) = 52 requests/s, three drafts at 70 % 2.53 / 4 of it
@@ -307,7 +307,7 @@ def test_request_rates_are_tried_up_to_what_plain_can_carry(small: Load, tmp_pat
 
 
 def test_both_searches_of_all_questions(small: Load, tmp_path: Path) -> None:
-    how = Search(tmp_path, {"objectives": ["output_throughput", "mean_e2el_ms"]}, 2, partial(local_executor, 1), None)
+    how = Search(Work(tmp_path, partial(local_executor, 1)), {"objectives": ["output_throughput", "mean_e2el_ms"]}, 2)
     batch, (closed, opened) = all_questions(small(), (1, 4), how)
     assert batch["k3"]["status"] == "always"
     assert set(closed.document["arms"]["k3"]) == {"output_throughput", "mean_e2el_ms"}

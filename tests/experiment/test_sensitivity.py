@@ -12,7 +12,8 @@ from sim.errors import ScenarioError
 from sim.experiment.executor import local_executor
 from sim.experiment.inputs_in_doubt import INPUTS, Study, chosen_inputs
 from sim.experiment.results import read_document
-from sim.experiment.sensitivity import Answer, Work, sensitivity
+from sim.experiment.rounds import Work
+from sim.experiment.sensitivity import Answer, sensitivity
 from sim.scenario.load import LoadedScenario
 
 Load = Callable[..., LoadedScenario]

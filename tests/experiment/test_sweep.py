@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,28 +28,6 @@ from sim.experiment.store import RunFolder
 from sim.scenario.load import LoadedScenario, load_scenario
 
 Load = Callable[..., LoadedScenario]
-
-SCENARIO = """
-name: grid
-hardware: h100-sxm
-model: llama-3.1-8b
-cost_model: {kind: constant, target_ms: 10, draft_ms: 1}
-arms:
-  plain: {}
-  k3:
-    speculative_config: {method: eagle3, num_speculative_tokens: 3}
-    acceptance: {kind: iid, rate: 0.7}
-workload:
-  arrivals: {kind: closed, max_concurrency: 2}
-  prompt_tokens: {kind: fixed, value: 60}
-  output_tokens: {kind: lognormal, mean: 30, cv: 0.5, min: 2}
-  num_requests: 24
-sweep:
-  replicates: 1
-  vary:
-    workload.arrivals.max_concurrency: "1:20"
-    arms.k3.acceptance.rate: [0.5, 0.7, 0.9]
-"""
 
 #: A sweep in a process of its own that says how far it is: `python -c DRIVER scenario out jobs`.
 DRIVER = """
@@ -71,9 +50,10 @@ if __name__ == "__main__":
 
 
 @pytest.fixture(scope="module")
-def grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def grid(tmp_path_factory: pytest.TempPathFactory, small_data: Callable[..., dict[str, Any]]) -> Path:
+    vary = {"workload.arrivals.max_concurrency": "1:20", "arms.k3.acceptance.rate": [0.5, 0.7, 0.9]}
     path = tmp_path_factory.mktemp("grid") / "grid.yaml"
-    path.write_text(SCENARIO)
+    path.write_text(json.dumps(small_data(name="grid", sweep={"replicates": 1, "vary": vary})))
     return path
 
 

@@ -15,7 +15,8 @@ from sim.experiment.executor import local_executor
 from sim.experiment.k_check import Judge
 from sim.experiment.k_regret import simulated_document, verdict_of
 from sim.experiment.results import load, read_document
-from sim.experiment.tune_k import Wish, Work, tune_k
+from sim.experiment.rounds import Work
+from sim.experiment.tune_k import Wish, tune_k
 from sim.scenario.build import set_up
 from sim.scenario.load import LoadedScenario, load_mapping
 from sim.speculation.base import DraftWork

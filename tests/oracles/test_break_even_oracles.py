@@ -19,6 +19,7 @@ from sim.cost.base import ForwardPass, PassPrice
 from sim.experiment.axes import AXES
 from sim.experiment.executor import local_executor
 from sim.experiment.questions import Search, search
+from sim.experiment.rounds import Work
 from sim.scenario.load import LoadedScenario, load_mapping
 from sim.theory.break_even import (
     FluidLoad,
@@ -118,7 +119,7 @@ def linear(**sections: Any) -> LoadedScenario:
 
 def found_along(axis: str, loaded: LoadedScenario, limits: tuple[float, float], out: Path, **settings: Any) -> Any:
     """The crossings of one objective, found as on the command line."""
-    how = Search(out, {"objectives": ["mean_tpot_ms"]} | settings, 3, partial(local_executor, 1), None)
+    how = Search(Work(out, partial(local_executor, 1)), {"objectives": ["mean_tpot_ms"]} | settings, 3)
     (objective,) = search(loaded, AXES[axis], limits, how).document["arms"]["k4"].values()
     return objective
 
@@ -197,7 +198,7 @@ def test_all_crossings_of_experts_under_load_are_found(tmp_path: Path, graphs: s
             "output_tokens": {"kind": "fixed", "value": 400},
         },
     )
-    how = Search(tmp_path, {"objectives": ["output_throughput"]}, 3, partial(local_executor, None), None)
+    how = Search(Work(tmp_path, partial(local_executor, None)), {"objectives": ["output_throughput"]}, 3)
     answer = search(loaded, AXES["concurrency"], (1, 256), how)
     closed = answer.document["analytic"]["k4"]["crossings"]
     found = answer.document["arms"]["k4"]["output_throughput"]["crossings"]

@@ -1,80 +1,45 @@
 """Two recorded runs of a real server (vLLM 0.19, plain decode, overloaded) replayed with their own limits and blocks.
 
 Nothing is tuned to them: kernel parameters come from the GPU profiles, the host time is the default. `make reality`
-prints the table. The tolerance is the one the design of the project set before the replay was written: 10 % of every
-mean, since the host time per step is not known.
+prints the table. The tolerances are the targets of the validation pages; one overloaded run with preemptions is one
+sample path: arrivals moved by 5 ms change its means by 0.3 %, and its RMS of running requests is 4.2 to 5.1 %.
 """
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from sim.metrics.record import RunRecord, Status
-from sim.scenario.build import simulate
-from sim.scenario.load import load_mapping
-
-TOLERANCE = 0.10
-RUNS = {"rtx4090": "rtx-4090", "rtxpro6000": "rtx-pro-6000-se"}
-MEANS = ("ttft_ms", "tpot_ms", "e2el_ms")
+from sim.validation.recorded_runs import RecordedRun, recorded_runs
 
 
-def recorded(folder: Path, run: str) -> dict[str, np.ndarray]:
-    table = np.genfromtxt(folder / f"{run}_llama-3.1-8b_requests.csv", delimiter=",", names=True)
-    order = np.argsort(table["queued_s"], kind="stable")
-    return {name: table[name][order] for name in table.dtype.names}
+@pytest.fixture(scope="module")
+def runs(shared_data: Path) -> list[RecordedRun]:
+    found, not_run = recorded_runs(shared_data)
+    assert not_run == []
+    assert [run.name for run in found] == ["rtx4090_llama-3.1-8b", "rtxpro6000_llama-3.1-8b"]
+    return found
 
 
-def means(arrival: np.ndarray, first: np.ndarray, last: np.ndarray, output: np.ndarray) -> dict[str, float]:
-    """vLLM's definitions, in ms, from times in seconds."""
-    return {
-        "ttft_ms": 1e3 * float((first - arrival).mean()),
-        "tpot_ms": 1e3 * float(((last - first) / (output - 1)).mean()),
-        "e2el_ms": 1e3 * float((last - arrival).mean()),
-    }
+@pytest.mark.parametrize(("statistic", "tolerance"), [("mean", 2.0), ("P99", 5.0)])
+def test_latencies_of_recorded_servers(runs: list[RecordedRun], statistic: str, tolerance: float) -> None:
+    scores = [score for run in runs for score in run.scores if score.quantity.startswith(statistic)]
+    for score in scores:
+        print(f"{score.name:26s} {score.quantity:10s} measured {score.measured:10.2f}  {score.error:+.1f} %")
+    assert len(scores) == 6
+    assert max(abs(score.error) for score in scores) <= tolerance
 
 
-def replay(folder: Path, run: str, tmp_path: Path) -> tuple[RunRecord, dict[str, np.ndarray]]:
-    measured = recorded(folder, run)
-    engine = json.loads((folder / f"{run}_llama-3.1-8b_engine.json").read_text())
-    trace = tmp_path / f"{run}.csv"
-    lines = [
-        f"{arrival:.6f},{int(prompt)},{int(output)}"
-        for arrival, prompt, output in zip(
-            measured["queued_s"], measured["input_tokens"], measured["output_tokens"], strict=True
-        )
-    ]
-    trace.write_text("\n".join(["arrival_s,input_tokens,output_tokens", *lines]) + "\n")
-    blocks = engine["kv_cache"]["num_gpu_blocks"] if engine["kv_cache"] else None
-    scenario = load_mapping(
-        {
-            "hardware": RUNS[run],
-            "model": "llama-3.1-8b",
-            "engine": {
-                "max_num_seqs": engine["max_num_seqs"],
-                "max_num_batched_tokens": engine["max_num_batched_tokens"],
-                "max_model_len": engine["max_model_len"],
-                "num_gpu_blocks_override": blocks,
-            },
-            "arms": {"plain": {}},
-            "workload": {"trace": str(trace), "arrivals": {"kind": "trace"}},
-        },
-        tmp_path,
-    ).scenario
-    return simulate(scenario, "plain", 0, tmp_path), measured
+def test_running_and_waiting_of_recorded_servers(runs: list[RecordedRun]) -> None:
+    """Per cent of the range that was recorded; KV use is recorded on the RTX 4090 alone."""
+    found = {(run.name[:7], one.what): one.rms for run in runs for one in run.series}
+    for name, rms in found.items():
+        print(*name, f"{rms:.1f} %")
+    assert len(found) == 5
+    assert max(found.values()) <= 5.0
 
 
-@pytest.mark.parametrize("run", RUNS)
-def test_means_of_a_recorded_server(run: str, shared_data: Path, tmp_path: Path) -> None:
-    record, measured = replay(shared_data / "recorded_vllm", run, tmp_path)
-    requests = record.requests
-    assert (requests.status == Status.FINISHED).all()
-    seconds = [column * 1e-9 for column in (requests.arrival_ns, requests.first_token_ns, requests.finish_ns)]
-    ours = means(*seconds, requests.output_tokens)
-    theirs = means(measured["queued_s"], measured["first_token_s"], measured["last_token_s"], measured["output_tokens"])
-    errors = {name: ours[name] / theirs[name] - 1 for name in MEANS}
-    for name in MEANS:
-        print(f"{run:11s} {name:8s} measured {theirs[name]:10.2f}  simulated {ours[name]:10.2f}  {errors[name]:+.1%}")
-    print(f"{run:11s} preemptions {int(requests.num_preemptions.sum())}")
-    assert max(abs(error) for error in errors.values()) <= TOLERANCE, errors
+def test_preemptions_only_where_blocks_ran_out(runs: list[RecordedRun]) -> None:
+    preempted = np.array([run.preemptions for run in runs])
+    assert preempted[0] > 100
+    assert preempted[1] == 0

@@ -9,7 +9,8 @@ import pytest
 
 from sim.errors import ResultsError
 from sim.report.dashboard import embed_json, write_dashboard
-from sim.report.figures.verdict import verdict_html, warnings_of
+from sim.report.figures.doubts import warnings_of
+from sim.report.figures.verdict import verdict_html
 from sim.report.reader import load_results
 
 Make = Callable[..., Path]

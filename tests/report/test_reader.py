@@ -7,7 +7,8 @@ import pytest
 
 from sim.errors import ResultsError
 from sim.report.crossings import answer, entry, main_objective, objectives, stops, together
-from sim.report.figures.verdict import headline, warnings_of
+from sim.report.figures.doubts import warnings_of
+from sim.report.figures.verdict import headline
 from sim.report.reader import load_results
 
 Make = Callable[..., Path]

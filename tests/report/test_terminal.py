@@ -5,6 +5,8 @@ from pathlib import Path
 import pandas as pd
 
 from sim.experiment.run import run
+from sim.report.dashboard import page_html
+from sim.report.reader import load_results
 from sim.report.terminal import summary_text
 from sim.scenario.load import load_scenario
 
@@ -97,7 +99,11 @@ def test_fields_varied_in_step_are_one_curve(tmp_path: Path) -> None:
         "sweep:\n  combine: zip\n  replicates: 2\n"
         "  vary: {workload.arrivals.max_concurrency: [1, 2], arms.k3.acceptance.rate: [0.5, 0.7]}\n"
     )
-    text = summary_text(run(load_scenario(str(source)), tmp_path / "out", jobs=1))
+    run_dir = run(load_scenario(str(source)), tmp_path / "out", jobs=1)
+    text = summary_text(run_dir)
+    page = page_html(load_results(run_dir))
+    assert "Concurrency (requests in flight), rate in step" in page
+    assert "concurrency 2<br>rate = 0.7" in page.replace("\\u003c", "<").replace("\\u003e", ">")
     assert "in step with the loads below: rate = 0.5; rate = 0.7" in text
     assert text.count("Break-even, output throughput") == 1
     assert len(re.findall(r"^[12] +\d", text, re.MULTILINE)) == 2

@@ -91,6 +91,32 @@ def test_a_missing_method_is_inferred_as_vllm_does_and_said(load, model: str, me
     assert f"no method given: taken as {method}" in loaded.notes[0]
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "method"), [("EAGLE3", "eagle3"), ("eagle", "eagle"), ("STANDALONE", "draft_model")]
+)
+def test_the_algorithms_of_sglang_are_methods(load, algorithm: str, method: str) -> None:  # type: ignore[no-untyped-def]
+    keys = "speculative_num_steps: 3, speculative_eagle_topk: 1, speculative_draft_model_path: llama-3.2-1b"
+    arm = (
+        f"{{speculative_config: {{speculative_algorithm: {algorithm}, {keys}}}, acceptance: {{kind: iid, rate: 0.6}}}}"
+    )
+    config = load(HEAD + f"  e: {arm}\n").scenario.arms["e"].speculative_config
+    assert (config.method, config.max_draft_tokens) == (method, 3)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ("speculative_algorithm: EAGLE33", "did you mean EAGLE3?"),
+        ("speculative_algorithm: EAGLE3, method: eagle", "means method eagle3, which contradicts method eagle"),
+    ],
+)
+def test_wrong_algorithms_are_one_complaint(problems_of, keys: str, message: str) -> None:  # type: ignore[no-untyped-def]
+    arm = f"{{speculative_config: {{{keys}, num_speculative_tokens: 3}}, acceptance: {{kind: iid, rate: 0.6}}}}"
+    (problem,) = problems_of(HEAD + f"  e: {arm}\n")
+    assert problem.key == "arms.e.speculative_config.speculative_algorithm"
+    assert message in problem.message
+
+
 def synthetic(extra: str, acceptance: str = "") -> str:
     config = f"{{method: eagle3, num_speculative_tokens: 3, rejection_sample_method: synthetic, {extra}}}"
     return HEAD + f"  e: {{speculative_config: {config}{acceptance}}}\n"

@@ -218,3 +218,19 @@ arms:
         "arms.broken.speculative_config.method",
         "arms.silent.acceptance",
     ]
+
+
+def test_values_of_a_sweep_are_checked_beside_what_else_is_wrong(problems_of) -> None:  # type: ignore[no-untyped-def]
+    text = (
+        "model: llama-3.1-8b\nhardware: h100-sxm\nengine: {max_num_seq: 4}\narms: {plain: {}}\n"
+        "workload: {prompt_tokens: {kind: trace}}\nslo: {}\n"
+        "sweep: {vary: {engine.max_num_seqs: [0, 5, 5], engine.blok_size: [1], workload.zzz: [1]}}\n"
+    )
+    told = {problem.key: problem.message for problem in problems_of(text)}
+    assert told["engine.max_num_seq"] == "unknown key; did you mean max_num_seqs?"
+    assert "kind trace needs workload.trace" in told["workload.prompt_tokens"]
+    assert "states no bound" in told["slo"]
+    assert told["sweep.vary.engine.max_num_seqs[0]"] == "found 0; allowed: above 0"
+    assert "stands here twice: 5" in told["sweep.vary.engine.max_num_seqs[2]"]
+    assert "did you mean block_size?" in told["sweep.vary.engine.blok_size"]
+    assert len(told) == 6  # nothing about workload.zzz: its section could not be read

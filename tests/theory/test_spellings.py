@@ -5,11 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.theory.spellings import (
-    from_acceptance_rate,
+    Spellings,
     from_accepted_per_step,
     from_alpha,
     from_conditional,
-    from_marginal,
     from_tokens_per_step,
 )
 
@@ -20,13 +19,12 @@ rates = st.lists(st.floats(0, 1), min_size=1, max_size=9)
     ("rate", "k", "alpha"), [(0.5379, 5, 0.8), (0.388, 3, 0.5963), (0.3116, 8, 0.7307), (0.7, 4, 0.8623)]
 )
 def test_acceptance_rate_is_not_alpha(rate, k, alpha):
-    assert from_acceptance_rate(rate, k).alpha == pytest.approx(alpha, abs=1e-4)
     assert from_alpha(alpha, k).acceptance_rate == pytest.approx(rate, abs=1e-4)
 
 
 def test_the_baseline_of_a_vllm_test():
     """Its per-position rates and its mean acceptance length: the length has the bonus token."""
-    published = from_marginal((0.730, 0.521, 0.355))
+    published = Spellings((0.730, 0.521, 0.355))
     assert published.tokens_per_step == pytest.approx(2.606)
     assert published.accepted_per_step == pytest.approx(1.606)
     assert published.acceptance_rate == pytest.approx(0.5353, abs=1e-4)
@@ -47,7 +45,6 @@ def test_all_roads_lead_to_the_same_alpha(alpha, k):
     for other in (
         from_tokens_per_step(spelt.tokens_per_step, k),
         from_accepted_per_step(spelt.accepted_per_step, k),
-        from_acceptance_rate(min(spelt.acceptance_rate, 1.0), k),
     ):
         assert other.marginal == pytest.approx(spelt.marginal, abs=1e-6)
 
@@ -62,7 +59,7 @@ def test_one_off_by_one_apart():
 @pytest.mark.parametrize("bad", [(), (0.5, 0.6), (1.2,), (-0.1,), (float("nan"),)])
 def test_refuses_what_is_no_marginal_rate(bad):
     with pytest.raises(ValueError, match="never increase"):
-        from_marginal(bad)
+        Spellings(bad)
 
 
 def test_refuses_conditional_rates_outside_0_to_1():

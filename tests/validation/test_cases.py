@@ -140,7 +140,7 @@ def test_models_as_sources_write_them(name, ours):
     [
         ("vLLM 0.10.1.1", "vllm-0.10", False),
         ("vLLM V1 (2025-07)", "vllm-0.10", False),
-        ("vLLM V0 (0.6.x)", "vllm-0.10", True),
+        ("vLLM V0 (0.6.x)", "vllm-0.6", False),
         ("vllm 0.19.0", "vllm", False),
         ("SGLang 0.5.9", "sglang", False),
         ("SGLang 0.4.4", "sglang", True),
@@ -272,6 +272,25 @@ def test_lengths_are_stated_or_of_the_same_data_set_or_assumed(publish):
     assert [case.lengths[:2] for case in cases] == [(64, 32), (64, 32), (10, LONG_TOKENS), (10, 300)]
     assert [bool(case.lengths.assumed) for case in cases] == [False, True, True, True]
     assert "as elsewhere" in cases[1].remarks[0]
+
+
+def test_request_rates_of_vllm_are_sent_by_its_own_client(publish):
+    """ShareGPT as `benchmark_serving.py` cuts it, unless the row says otherwise; nobody else's."""
+    rate = {"batch_or_concurrency": "2 QPS", "dataset": "ShareGPT", "input_len": "", "output_len": ""}
+    folder = publish(
+        {"source": "a"},
+        rate | {"source": "b", "engine": "vLLM V0 (0.6.x)"},
+        rate | {"source": "c", "engine": "SGLang 0.5.9"},
+        rate | {"source": "d", "engine": "vLLM 0.10", "input_len": "100", "output_len": "50"},
+    )
+    by_source = {case.row.source: case for case in build_cases(read_published(folder), folder)[0]}
+    assert by_source["b"].lengths[:2] == (213, 202)
+    assert "benchmark_serving" in by_source["b"].remarks[0]
+    assert by_source["c"].lengths[:2] != (213, 202)
+    assert by_source["d"].lengths[:2] == (100, 50)
+    mixed = {source: case.common["engine"].get("enable_mixed_chunk", True) for source, case in by_source.items()}
+    assert mixed == {"a": True, "b": False, "c": True, "d": True}
+    assert by_source["b"].engine == "vllm-0.6"
 
 
 def test_drives_follow_from_what_the_source_says(publish):

@@ -31,7 +31,7 @@ POINTS = (
 def record(folder: Path, tpot_ms: float = 7.0, name: str = "h100", **engine: object) -> Path:
     """A run of 6 requests, 10 a second, 0.05 s to the first token and 20 output tokens each."""
     there = folder / "recorded_vllm"
-    there.mkdir(exist_ok=True)
+    there.mkdir(exist_ok=True, parents=True)
     rows = [
         f"{i},{i / 10},{i / 10 + 0.05},{i / 10 + 0.05 + 19e-3 * tpot_ms},{500},{20}" for i in range(6)
     ]  # fmt: skip
@@ -65,9 +65,11 @@ def test_runs_that_cannot_be_replayed_are_listed(tmp_path):
     record(tmp_path, name="a", gpu="Abacus")
     record(tmp_path, name="b", model="Nobody-1B")
     record(tmp_path, name="c", max_num_seqs="many")
+    record(tmp_path, name="d", data_parallel_size=2, enable_expert_parallel=True)
     found, not_run = recorded_runs(tmp_path)
     assert found == []
-    assert [name for name, _ in not_run] == ["a", "b", "c"]
+    assert [name for name, _ in not_run] == ["a", "b", "c", "d"]
+    assert "experts spread over 2" in not_run[3][1]
     assert "unknown GPU" in not_run[0][1]
     assert "max_num_seqs" in not_run[2][1]
 
@@ -98,6 +100,14 @@ def test_a_series_may_lack_seconds_columns_or_the_whole_file(tmp_path):
     (there / "a_seconds.csv").unlink()
     ((run,), _) = recorded_runs(tmp_path)
     assert run.series == ()
+
+
+def test_data_parallel_engines_are_replicas(tmp_path):
+    """Six requests, one slot an engine: alone they queue one behind the other, on three engines hardly."""
+    (alone,), _ = recorded_runs(record(tmp_path, name="alone", max_num_seqs=1))
+    (spread,), _ = recorded_runs(record(tmp_path / "x", name="spread", max_num_seqs=1, data_parallel_size=3))
+    first, second = (next(s.predicted for s in run.scores if s.quantity == "mean TTFT") for run in (alone, spread))
+    assert second < 0.7 * first
 
 
 DENSE = "x,h100_sxm,llama-3.1-8b,vllm,,,256,64,4,1,1,1,,30.0,7.0"

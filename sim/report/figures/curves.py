@@ -109,6 +109,7 @@ def _tip(arm: str, point: Point, axis: Axis | None, say: Callable[[float], str])
     lines = [f"<b>{plain(arm)}</b>"]
     if axis:
         lines.append(plain(f"{axis.short} {say_value(point.cell.x)}"))
+        lines += [plain(point.cell.others)] if axis.in_step and point.cell.others else []
     lines.append(f"<b>{say(point.y)}</b>")
     if point.low is not None and point.high is not None:
         lines.append(f"CI {say(point.low)} to {say(point.high)}")

@@ -19,7 +19,7 @@ from sim.report.validation.canvas import (
     thinned,
 )
 from sim.report.validation.panels import RIGHT, ratio_rows
-from sim.validation.recorded_runs import Series
+from sim.validation.recorded_series import Series
 from sim.validation.scores import Score
 from sim.validation.server_suite import ServerSuite, server_groups
 
