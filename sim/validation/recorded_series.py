@@ -19,7 +19,7 @@ from sim.metrics.record import RunRecord
 Floats = NDArray[np.float64]
 
 #: Columns of a table of states; KV use may be missing. `prompt_throughput` sets the clock where there is one.
-_SECONDS, _KV = ("t", "running", "waiting"), "kv_cache_pct"
+SECONDS, _KV = ("t", "running", "waiting"), "kv_cache_pct"
 _PROMPTS = "prompt_throughput"
 #: Offsets tried within the second that the end of the run allows, beside those at which a first token changes rows.
 _TRIED = 200
@@ -63,7 +63,7 @@ def read_states(path: Path) -> Table:
     Raises:
         SimError: it is malformed; file, line and column.
     """
-    return read_table(path, _SECONDS, counts=(*_SECONDS, _PROMPTS), optional=(_KV,))
+    return read_table(path, SECONDS, counts=(*SECONDS, _PROMPTS), optional=(_KV,))
 
 
 def find_clock(seconds: Table, requests: Table) -> Clock:
