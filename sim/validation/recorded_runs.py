@@ -31,6 +31,7 @@ Floats = NDArray[np.float64]
 _REQUESTS = ("queued_s", "first_token_s", "last_token_s", "input_tokens", "output_tokens")
 _LIMITS = ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "tensor_parallel_size", "enable_expert_parallel")
 _CACHE = ("block_size", "gpu_memory_utilization")
+_KV_DTYPES = {"fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "bfloat16": "bf16", "float16": "fp16"}
 _STATISTICS: dict[str, Callable[[Floats], float]] = {
     "mean": lambda values: float(values.mean()),
     "P99": lambda values: float(np.percentile(values, 99)),
@@ -154,7 +155,7 @@ def _scenario(engine: Mapping[str, Any], trace: Path, *, naive: bool) -> dict[st
         "model": {
             "target": target.model,
             "weight_dtype": target.weight_dtype,
-            "kv_cache_dtype": engine.get("kv_cache_dtype") or "auto",
+            "kv_cache_dtype": _KV_DTYPES.get(str(engine.get("kv_cache_dtype")), engine.get("kv_cache_dtype") or "auto"),
         },
         "engine": {**limits, **cached, **_blocks(cache), "async_scheduling": _overlaps(engine)},
         "cost_model": {"kind": "naive"} if naive else {"kind": "roofline", "engine": profile},
