@@ -117,6 +117,11 @@ class Experts:
     routing: Routing = UNIFORM
     num_gpus: int = 1
 
+    @property
+    def triton_layers(self) -> int:
+        """Layers whose experts are Triton kernels, which Python launches one by one."""
+        return self.shape.layers if "triton" in (self.fit.kernel or "") else 0
+
     def terms(self, tokens: int) -> Terms:
         """Time of all layers for `tokens` rows, on the slowest GPU; 0 for a dense model."""
         shape = self.shape

@@ -1,7 +1,7 @@
 """`roofline`: smooth maximum of memory and compute per op group with fitted parameters; `naive`: datasheet peaks."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, Self
 
@@ -12,16 +12,16 @@ from sim.cost.base import (
     NO_COST,
     BoundCost,
     CostModel,
-    EngineError,
     Host,
-    HostOverhead,
     PassCost,
 )
+from sim.cost.bound_engine import BoundEngine, bind_engine, drafter_costs, step_costs
+from sim.cost.kernel_choice import marlin_experts, packed_attention
 from sim.cost.moe import UNIFORM, Routing
 from sim.cost.padding import captured_graphs
-from sim.cost.stack import EngineCosts, RooflineCost, Stack
+from sim.cost.stack import RooflineCost, Stack
 from sim.deployment import Deployment
-from sim.hardware.engine_profile import EngineProfile, find_engine
+from sim.hardware.engine_profile import find_engine
 from sim.hardware.profile import CALIBRATED, SAME_GENERATION, ChosenProfile, StepFit, choose_profile, names_file
 from sim.models.model import Model
 from sim.units import Microseconds, Milliseconds
@@ -49,6 +49,9 @@ class Roofline(CostModel):
         attention_kernel: attention with several new tokens. `auto` is the class of the GPU's profile: `fa2` on A100,
             L40S and RTX GPUs, where verification computes query head by query head, else `packed`. `packed` is what
             FlashInfer runs on those GPUs too (vLLM's `--attention-backend FLASHINFER`); it was not measured there.
+        experts_kernel: routed experts with weights of 4 bits and products in BF16 (MXFP4; NVFP4 before Blackwell).
+            `auto` is the kernel of the GPU's profile; `marlin` (vLLM's `VLLM_MXFP4_USE_MARLIN`) computes prompts more
+            slowly where the GPU's newest tensor-core instructions are faster; it was measured on L40S alone.
         attention_waves: `count` runs sequences of one length in whole waves of thread blocks, where the GPU's kernels
             do (measured on A100): the last wave leaves bandwidth idle, up to a third more time just beyond a full wave.
             `none` spreads the work evenly, as a batch of many lengths does better.
@@ -68,6 +71,7 @@ class Roofline(CostModel):
     expert_popularity_skew: float = Field(0.0, ge=0, le=4)
     expert_adjacent_correlation: float = Field(0.0, ge=0, le=1)
     attention_kernel: Literal["auto", "packed"] = "auto"
+    experts_kernel: Literal["auto", "marlin"] = "auto"
     attention_waves: Literal["none", "count"] = "none"
     graphs: Literal["none", "pad"] = "none"
 
@@ -79,20 +83,41 @@ class Roofline(CostModel):
 
     def bind(self, deployment: Deployment) -> BoundCost:
         """Price passes of this deployment's target and drafter."""
+        return self._bind(deployment, launches=True)
+
+    def bind_kernels(self, deployment: Deployment) -> BoundCost:
+        """The same without the least time of launching prompts: for scaling to measured steps, which hold none."""
+        return self._bind(deployment, launches=False)
+
+    def _bind(self, deployment: Deployment, *, launches: bool) -> BoundCost:
+        captured = deployment.max_cudagraph_capture_size
         if self.graphs == "none":
             deployment = replace(deployment, max_cudagraph_capture_size=0)
         found = choose_profile(deployment.gpu, self.profile)
         routing = Routing(self.expert_popularity_skew, self.expert_adjacent_correlation)
-        chosen = packed_attention(found) if self.attention_kernel == "packed" else found
+        chosen, others = self._other_kernels(found, deployment)
         engine, waves = self.bound_engine(chosen.profile.steps), self.attention_waves == "count"
+        if launches and chosen.profile.steps is None:  # calibrated steps hold their launches
+            engine = engine.launching(captured)
         bound = bind_roofline(deployment, chosen, engine, routing, counts_waves=waves)
-        if chosen is found:
+        if not others:
             return bound
-        caveat = f"{deployment.gpu.name}: packed attention kernels were not measured on it"
+        caveats = [f"{deployment.gpu.name}: {kernels} were not measured on it" for kernels in others]
         error = max(bound.relative_error, SAME_GENERATION)
-        return replace(bound, relative_error=error, caveats=(*bound.caveats, caveat))
+        return replace(bound, relative_error=error, caveats=(*bound.caveats, *caveats))
 
-    def bound_engine(self, steps: StepFit | None = None) -> "BoundEngine":
+    def _other_kernels(self, found: ChosenProfile, deployment: Deployment) -> tuple[ChosenProfile, list[str]]:
+        """The profile with the kernels that are asked for, and what to call those that are not its own."""
+        chosen, others = found, []
+        if self.attention_kernel == "packed" and (packed := packed_attention(chosen)) is not chosen:
+            chosen, others = packed, ["packed attention kernels"]
+        if self.experts_kernel == "marlin" and deployment.target.experts:
+            marlin = marlin_experts(chosen, deployment.gpu)
+            others += [] if marlin is chosen else ["Marlin experts"]
+            chosen = marlin
+        return chosen, others
+
+    def bound_engine(self, steps: StepFit | None = None) -> BoundEngine:
         """The engine's costs, with what was calibrated or is stated here in their place."""
         bound = bind_engine(find_engine(self.engine or "vllm"))
         if steps is not None:
@@ -108,18 +133,6 @@ class Roofline(CostModel):
             error = replace(bound.error, per_row_s=0.0, per_draft_token_s=0.0)
             bound = replace(bound, costs=costs, error=error)
         return bound
-
-
-def packed_attention(chosen: ChosenProfile) -> ChosenProfile:
-    """The same profile with packed kernels for several new tokens, at the launch and compute rates that it has.
-
-    Itself where its kernels are packed already.
-    """
-    own = chosen.sections().extend_attention
-    if own.kernel == "packed":
-        return chosen
-    section = own.model_copy(update={"kernel": "packed"})
-    return replace(chosen, profile=chosen.profile.model_copy(update={"extend_attention": section}))
 
 
 @COST_MODELS.register
@@ -140,62 +153,6 @@ class Naive(CostModel):
         deployment = replace(deployment, max_cudagraph_capture_size=0)
         engine = replace(bind_engine(find_engine("none")), host=self.host.bind())
         return bind_roofline(deployment, choose_profile(deployment.gpu, "ideal"), engine)
-
-
-@dataclass(frozen=True, slots=True)
-class BoundEngine:
-    """An engine profile in seconds.
-
-    Attributes:
-        costs: on top of the kernels of a target pass.
-        host: CPU time per step.
-        draft_launch_s: the shortest drafter pass.
-        error: one-sigma errors of what speculation adds.
-        profile: where it comes from.
-    """
-
-    costs: EngineCosts
-    host: HostOverhead
-    draft_launch_s: float
-    error: EngineError
-    profile: EngineProfile
-
-
-def step_costs(steps: StepFit) -> EngineCosts:
-    """What calibrated steps have on top of their kernels."""
-    return EngineCosts(
-        row_s=steps.per_row_us * 1e-6,
-        kv_reads=steps.kv_reads,
-        time_scale=steps.time_scale,
-        step_s=steps.per_step_us * 1e-6,
-    )
-
-
-def bind_engine(engine: EngineProfile) -> BoundEngine:
-    """The values of a profile in seconds."""
-    drafts = engine.per_draft_token_us
-    return BoundEngine(
-        costs=EngineCosts(
-            row_s=engine.per_row_us.value * 1e-6,
-            speculative_step_s=engine.speculative_step_ms.value * 1e-3,
-            kv_reads=engine.kv_reads.value,
-            time_scale=engine.time_scale.value,
-            draft_token_s=0.0 if drafts is None else drafts.value * 1e-6,
-            expands_drafts=engine.expands_drafts,
-        ),
-        host=HostOverhead(
-            engine.host_base_ms.value * 1e-3, engine.host_per_request_ms.value * 1e-3, engine.host_is_remainder
-        ),
-        draft_launch_s=engine.draft_pass_ms.value * 1e-3,
-        error=EngineError(
-            step_s=engine.speculative_step_ms.error * 1e-3,
-            per_row_s=engine.per_row_us.error * 1e-6,
-            per_draft_token_s=0.0 if drafts is None else drafts.error * 1e-6,
-            draft_pass_s=engine.draft_pass_ms.error * 1e-3,
-            kv_reads=engine.kv_reads.error,
-        ),
-        profile=engine,
-    )
 
 
 def bind_roofline(
@@ -235,14 +192,6 @@ def bind_roofline(
         checked_context_tokens=engine.profile.checked_context_tokens,
         intake=intake,
     )
-
-
-def drafter_costs(target: EngineCosts) -> EngineCosts:
-    """What comes on top of a drafter's kernels.
-
-    KV is read again in passes that verify drafts only: those of a target whose first layers are the drafter.
-    """
-    return EngineCosts(time_scale=target.time_scale, kv_reads=target.kv_reads)
 
 
 def _caveats(deployment: Deployment, chosen: ChosenProfile, error: float) -> Iterator[str]:

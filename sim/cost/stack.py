@@ -56,6 +56,15 @@ class Body(NamedTuple):
     compute_s: float
 
 
+class Launches(NamedTuple):
+    """Fixed times of the kernels of all layers by op group, in seconds."""
+
+    linear: float
+    attention: float
+    collective: float
+    elementwise: float
+
+
 @dataclass(frozen=True, slots=True)
 class ModelParts:
     """The op groups of one model, bound to its GPUs."""
@@ -69,6 +78,17 @@ class ModelParts:
     logits_gather: Collective
     elementwise: Elementwise
     graphs: CapturedGraphs = NO_GRAPHS
+
+    def launches(self, share: float) -> Launches:
+        """A share of the fixed times of the kernels, which a pass of one token over one cached token shows."""
+        one, experts = AttentionLoad(1, 1, 2, 2), self.experts
+        gemms = sum(gemm.layers * gemm.launch_s for gemm in self.gemms)
+        return Launches(
+            linear=share * (gemms + experts.shape.layers * experts.fit.launch_us * 1e-6),
+            attention=share * sum(part.terms(one, NO_ATTENTION).seconds for part in self.attention),
+            collective=share * self.all_reduce.seconds(1),
+            elementwise=share * self.elementwise.seconds(1),
+        )
 
 
 class Head(NamedTuple):
@@ -91,6 +111,10 @@ class EngineCosts(NamedTuple):
         kv_reads: how often attention reads the KV of sequences with several new tokens, in passes that verify drafts.
         time_scale: factor on all kernels.
         step_s: per pass.
+        launch_overlap: share of the kernels' fixed times that is hidden.
+        eager_layer_s, eager_triton_s: launching the kernels of a layer, and of its experts on top if Triton's.
+        captured_tokens: passes with prompts of more tokens have no CUDA graph and take at least as long as launching
+            all their kernels.
         expands_drafts: drafts are verified as sequences with one new token each.
     """
 
@@ -100,6 +124,10 @@ class EngineCosts(NamedTuple):
     kv_reads: float = 1.0
     time_scale: float = 1.0
     step_s: float = 0.0
+    launch_overlap: float = 0.0
+    eager_layer_s: float = 0.0
+    eager_triton_s: float = 0.0
+    captured_tokens: int = 0
     expands_drafts: bool = False
 
 
@@ -120,12 +148,15 @@ class RooflineCost:
         engine: what comes on top of the kernels.
     """
 
-    __slots__ = ("_attention", "_bodies", "_heads", "_kernels_only", "engine", "parts")
+    __slots__ = ("_attention", "_bodies", "_eager_s", "_heads", "_hidden", "_kernels_only", "engine", "parts")
 
     def __init__(self, parts: ModelParts, engine: EngineCosts = KERNELS_ALONE) -> None:
         self.parts, self.engine = parts, engine
         self._kernels_only = engine == KERNELS_ALONE
         self._attention = parts.attention[0].terms if len(parts.attention) == 1 else self._all_attention
+        layers, triton = parts.elementwise.layers, parts.experts.triton_layers
+        self._eager_s = layers * engine.eager_layer_s + triton * engine.eager_triton_s
+        self._hidden = parts.launches(engine.launch_overlap)
         self._bodies: dict[int, Body] = {}
         self._heads: dict[int, Head] = {}
 
@@ -143,8 +174,11 @@ class RooflineCost:
             if drafts:
                 fixed += self.engine.speculative_step_s + drafts * self.engine.draft_token_s
                 attention = self._verification(decode, extend, drafts, attention)
+            attention -= min(self._hidden.attention, self.engine.launch_overlap * attention)
             attention *= self.engine.time_scale
         seconds = linear + attention + head + collective + fixed
+        if tokens > self.engine.captured_tokens and tokens > rows and seconds < self._eager_s:
+            fixed, seconds = fixed + self._eager_s - seconds, self._eager_s
         return PassPrice(seconds, linear, attention, head, collective, fixed, bound)
 
     def _verification(self, decode: AttentionLoad, extend: AttentionLoad, drafts: int, seconds: float) -> float:
@@ -157,13 +191,13 @@ class RooflineCost:
         return self._attention(decode, extend._replace(kv_tokens_read=reads)).seconds
 
     def _body(self, tokens: int) -> Body:
-        parts, scale = self.parts, self.engine.time_scale
+        parts, scale, hidden = self.parts, self.engine.time_scale, self._hidden
         rows = parts.graphs.padded(tokens)
         linear, experts = sum_terms(parts.gemms, rows), parts.experts.terms(rows)
         self._bodies[tokens] = body = Body(
-            linear=scale * (linear.seconds + experts.seconds),
-            collective=scale * parts.all_reduce.seconds(rows),
-            elementwise=scale * parts.elementwise.seconds(rows) + self.engine.step_s,
+            linear=scale * (linear.seconds + experts.seconds - hidden.linear),
+            collective=scale * (parts.all_reduce.seconds(rows) - hidden.collective),
+            elementwise=scale * (parts.elementwise.seconds(rows) - hidden.elementwise) + self.engine.step_s,
             memory_s=linear.memory_s + experts.memory_s,
             compute_s=linear.compute_s + experts.compute_s,
         )

@@ -184,7 +184,7 @@ class Table(CostModel):
         Raises:
             ScenarioError: the file cannot be used, or its times cannot be those of this deployment.
         """
-        times, base = read_step_times(Path(self.path)), self.fallback.bind(deployment)
+        times, base = read_step_times(Path(self.path)), self._bound_fallback(deployment)
         target: PassCost = self._checked(times.target, base.target, base.host, drafts=False)
         drafter, measured = deployment.drafter is not None, bool(times.draft)
         draft, launch_s, intake = (base.draft if drafter else target), base.draft_launch_s, base.intake
@@ -202,6 +202,11 @@ class Table(CostModel):
             bound, relative_error=self.relative_error, engine_error=EngineError(), caveats=(), checked_batch=None,
             checked_context_tokens=None,
         )  # fmt: skip
+
+    def _bound_fallback(self, deployment: Deployment) -> BoundCost:
+        """Kernels, which the measured steps scale; a least time for launches would be scaled with them."""
+        fallback = self.fallback
+        return fallback.bind_kernels(deployment) if isinstance(fallback, Roofline) else fallback.bind(deployment)
 
     def _checked(
         self, steps: tuple[StepTime, ...], fallback: PassCost, overhead: HostOverhead, *, drafts: bool

@@ -36,6 +36,13 @@ class EngineProfile(Spec):
         per_draft_token_us: each draft token verified, on top of its row; none: nothing.
         kv_reads: how often attention reads the KV of a sequence with several new tokens; decode reads it once.
         time_scale: kernels of this engine in units of those that the GPU profiles were fitted on.
+        launch_overlap: share of the fixed times of kernels that the engine hides, by starting a kernel before the last
+            one is done (programmatic dependent launch) and by fusing.
+        eager_layer_ms: launching the kernels of one layer from the CPU, in passes that no CUDA graph covers; the pass
+            takes at least that for all layers.
+        eager_triton_ms: the same for the experts of a layer where they are Triton kernels, on top.
+        graphs_hold_prompts: CUDA graphs are captured for batches with prompts too, up to `max_cudagraph_capture_size`
+            tokens (vLLM's piecewise graphs); False: every pass with a prompt is launched kernel by kernel.
         replicates_lm_head: under tensor parallelism every GPU computes all logits from the whole LM head, and nothing
             is gathered; False: each GPU has its share of the vocabulary. Memory counts a share either way.
         expands_drafts: every draft is verified as a sequence of its own with one new token, which reads all KV before
@@ -55,6 +62,10 @@ class EngineProfile(Spec):
     per_draft_token_us: Measured | None = None
     kv_reads: Measured
     time_scale: Measured
+    launch_overlap: Measured
+    eager_layer_ms: Measured
+    eager_triton_ms: Measured
+    graphs_hold_prompts: bool
     replicates_lm_head: bool = False
     expands_drafts: bool = False
     checked_batch: int = Field(ge=0)

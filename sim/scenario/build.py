@@ -92,6 +92,8 @@ class ArmSetup:
             separate_prefill=not engine.enable_mixed_chunk,
             reserve_output=engine.capacity_scheduler_policy == "GUARANTEED_NO_EVICT",
             draft_slots=self.arm.speculative_config.max_draft_tokens * (2 if engine.async_scheduling else 1),
+            batch_wait_timeout_iters=engine.batch_wait_timeout_iters,
+            batch_wait_max_tokens_ratio=engine.batch_wait_max_tokens_ratio,
             enable_prefix_caching=resolved(engine.enable_prefix_caching),
             use_eagle=self.arm.speculative_config.use_eagle,
         )
@@ -131,7 +133,9 @@ def set_up(scenario: Scenario, arm: str, base_dir: Path) -> ArmSetup:
         fits = min(resolved(engine.max_model_len), deployment.num_kv_tokens)
         engine = engine.model_copy(update={"max_model_len": fits})
     limits = (resolved(engine.max_num_seqs), method.max_draft_tokens, resolved(engine.max_num_batched_tokens))
-    deployment = replace(deployment, max_cudagraph_capture_size=largest_captured(*limits, gpu))
+    stated = engine.max_cudagraph_capture_size
+    captured = largest_captured(*limits, gpu) if stated is None else stated
+    deployment = replace(deployment, max_cudagraph_capture_size=captured)
     what_if = scenario.what_if
     cost = method.verification_cost(scenario.cost_model.located(base_dir).bind(deployment))
     cost = what_if.cost(cost)

@@ -42,7 +42,7 @@ _NO_EFFECT = """
     distributed_executor_backend worker_cls worker_extension_cls max_parallel_loading_workers
     ray_workers_use_nsight nnodes node_rank master_addr master_port
     swap_space calculate_kv_scales prefix_caching_hash_algo kv_cache_memory_bytes
-    compilation_config cuda_graph_sizes cudagraph_capture_sizes max_cudagraph_capture_size max_seq_len_to_capture
+    compilation_config cuda_graph_sizes cudagraph_capture_sizes max_seq_len_to_capture
     optimization_level attention_backend attention_config kernel_config moe_backend
     structured_outputs_config guided_decoding_backend reasoning_parser tool_call_parser enable_auto_tool_choice
     chat_template chat_template_content_format response_role additional_config profiler_config
@@ -71,12 +71,18 @@ class EngineArgs(Spec):
         capacity_scheduler_policy: TensorRT-LLM's. `MAX_UTILIZATION` admits what fits now and preempts when KV blocks
             run short, as all engines but TensorRT-LLM; `GUARANTEED_NO_EVICT` admits a request only with the blocks of
             its whole output, for which the output length of the workload stands in.
+        batch_wait_timeout_iters, batch_wait_max_tokens_ratio: TensorRT-LLM's batch waiting: while requests decode,
+            prompts are held back for at most so many steps, or until the step holds this share of
+            `max_num_scheduled_tokens`. Needs both; 0 is off.
         enable_expert_parallel: spread the experts of a mixture whole over the `tensor_parallel_size` GPUs, instead of a
             slice of every expert on each.
         max_num_scheduled_tokens: token budget of a step when it is to be smaller than `max_num_batched_tokens`.
         long_prefill_token_threshold: longest prefill chunk of one request; 0 = no limit.
         num_gpu_blocks_override: size of the KV pool in blocks, instead of what fits in memory.
         scheduler_reserve_full_isl: admit a request only when the KV blocks of its whole prompt are free.
+        max_cudagraph_capture_size: passes with prompts of more tokens are launched kernel by kernel, in engines that
+            capture CUDA graphs for prompts (docs/background/cost-model.md, "Launches"); 0 = none are captured. By
+            default min(2 `max_num_seqs` (K + 1), 512, or 1024 on B200 and kin, the token budget).
         watermark: fraction of KV blocks kept free when admitting.
         enable_prefix_caching: keep full KV blocks for requests that begin with the same tokens; where prompts share
             nothing it only lets a preempted request find its own blocks again.
@@ -97,9 +103,12 @@ class EngineArgs(Spec):
     enable_chunked_prefill: bool | None = None
     enable_mixed_chunk: bool | None = None
     capacity_scheduler_policy: Literal["MAX_UTILIZATION", "GUARANTEED_NO_EVICT"] | None = None
+    batch_wait_timeout_iters: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    batch_wait_max_tokens_ratio: Annotated[float, Field(ge=0, le=1)] = 0.0
     long_prefill_token_threshold: Annotated[int, Field(ge=0, le=100_000_000)] = 0
     num_gpu_blocks_override: Limit | None = None
     scheduler_reserve_full_isl: bool | None = None
+    max_cudagraph_capture_size: Annotated[int, Field(ge=0, le=100_000_000)] | None = None
     watermark: Fraction = 0.0
     async_scheduling: bool | None = None
     scheduling_policy: Literal["fcfs"] = "fcfs"

@@ -2,8 +2,11 @@
 
 from collections.abc import Iterator
 
-from sim.cost.roofline import Roofline, packed_attention
+from sim.cost.formats import resolve_format
+from sim.cost.kernel_choice import packed_attention
+from sim.cost.roofline import Roofline
 from sim.errors import ScenarioError
+from sim.hardware.engine_profile import find_engine
 from sim.hardware.profile import choose_profile
 from sim.routing.least_outstanding import LeastOutstanding
 from sim.scenario.defaults import KV_CACHE_DTYPES
@@ -50,6 +53,16 @@ def _engine_limits(context: Context) -> Iterator[Finding]:
         yield Finding(("engine", "max_num_scheduled_tokens"), message)
 
 
+@reads("engine", "sweep")
+def _batch_waiting_is_whole(context: Context) -> Iterator[Finding]:
+    engine, varied = context.scenario.engine, context.scenario.sweep.vary
+    keys = {name: getattr(engine, name) for name in ("batch_wait_timeout_iters", "batch_wait_max_tokens_ratio")}
+    if any(f"engine.{key}" in varied for key in keys) or all(keys.values()) or not any(keys.values()):
+        return
+    stated, missing = sorted(keys, key=lambda key: not keys[key])
+    yield note(("engine", stated), f"no effect: prompts are held back only if {missing} is above 0 too")
+
+
 @reads("router", "sweep")
 def _router_has_a_choice(context: Context) -> Iterator[Finding]:
     scenario = context.scenario
@@ -68,6 +81,37 @@ def _experts_can_be_spread(context: Context) -> Iterator[Finding]:
         yield Finding(where, f"{model.name} is dense: it has no experts to spread; allowed here: false")
     elif engine.tensor_parallel_size == 1:
         yield note(where, "accepted, no effect: with tensor_parallel_size 1 one GPU holds all experts anyway")
+
+
+@reads("engine", "cost_model", "sweep")
+def _captured_size_counts(context: Context) -> Iterator[Finding]:
+    """Where launches of prompts are priced by it, or batches are padded."""
+    cost, stated = context.scenario.cost_model, context.scenario.engine.max_cudagraph_capture_size
+    if stated is None or "engine.max_cudagraph_capture_size" in context.scenario.sweep.vary:
+        return
+    where = ("engine", "max_cudagraph_capture_size")
+    if not isinstance(cost, Roofline):
+        yield note(where, f"accepted, no effect: cost_model {cost.kind} prices passes without CUDA graphs")
+        return
+    name = cost.engine or "vllm"
+    engine = find_engine(name)
+    if cost.graphs == "none" and not (engine.graphs_hold_prompts and engine.eager_layer_ms.value):
+        yield note(where, f"accepted, no effect: launches of prompts outside of graphs are not known of engine {name}")
+
+
+@reads("cost_model", "hardware", "model")
+def _experts_are_marlin(context: Context) -> Iterator[Finding]:
+    cost, gpu, model = context.scenario.cost_model, context.gpu, context.model
+    if not isinstance(cost, Roofline) or cost.experts_kernel == "auto" or gpu is None or model is None:
+        return
+    where = ("cost_model", "experts_kernel")
+    dtype = model.resolve_weight_dtype(context.scenario.model.weight_dtype)
+    if not model.experts:
+        yield note(where, f"no effect: {model.name} has no experts")
+    elif not resolve_format(dtype, gpu).weight_only:
+        yield note(where, f"no effect: {gpu.name} multiplies {dtype} experts in their own format")
+    elif "marlin" in (choose_profile(gpu).moe("weight_only").kernel or ""):
+        yield note(where, f"no effect: the profile of {gpu.name} has Marlin's kernels anyway")
 
 
 @reads("cost_model", "hardware")

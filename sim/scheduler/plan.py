@@ -26,6 +26,8 @@ class SchedulerConfig:
         reserve_output: an admission takes the blocks of the whole output too, so that nobody is preempted
             (TensorRT-LLM's `GUARANTEED_NO_EVICT`). The output length stands for the client's `max_tokens`.
         draft_slots: KV slots that the drafts under verification may take; `reserve_output` takes them as well.
+        batch_wait_timeout_iters, batch_wait_max_tokens_ratio: prompts wait for so many steps at most, or until the step
+            fills this share of the budget (`batch_wait.py`).
         lookahead_tokens: KV slots reserved per running request for its next drafts.
         enable_prefix_caching: full blocks can be shared, and found again until they are evicted.
         use_eagle: a prefix hit loses its last block, which an EAGLE-like drafter has to see again.
@@ -44,8 +46,15 @@ class SchedulerConfig:
     separate_prefill: bool = False
     reserve_output: bool = False
     draft_slots: int = 0
+    batch_wait_timeout_iters: int = 0
+    batch_wait_max_tokens_ratio: float = 0.0
     enable_prefix_caching: bool = False
     use_eagle: bool = False
+
+    @property
+    def waits_for_batch(self) -> bool:
+        """Whether prompts are ever held back while requests decode."""
+        return self.batch_wait_timeout_iters > 0 and self.batch_wait_max_tokens_ratio > 0
 
 
 class StepFacts(NamedTuple):

@@ -17,6 +17,7 @@ from sim.errors import InvariantError
 from sim.kv_cache.block_names import BlockNames
 from sim.kv_cache.block_pool import BlockPool
 from sim.kv_cache.prefix_cache import NoPrefixCache, PrefixCache
+from sim.scheduler.batch_wait import BatchWait
 from sim.scheduler.demand import Demand, Turn
 from sim.scheduler.plan import Emitted, SchedulerConfig, StepPlan, plan_step
 from sim.scheduler.proposer import Proposer
@@ -55,6 +56,7 @@ class Scheduler:
         self.recomputed_tokens = np.zeros(len(table), np.int64)
         longest = int((table.prompt_tokens + table.output_tokens).max(initial=0))
         self.demand = Demand(config, longest)
+        self._batch_wait = BatchWait(config)
         self._last_k: int | None = None
         self._turn = Turn.ANYONE
 
@@ -121,13 +123,13 @@ class Scheduler:
         """The K that all running requests have drafts for, when their steps can be foreseen from here; else None.
 
         Foreseeable: K follows from the batch size, all decode (or none runs), no request is near max_model_len or
-        long_prefill_token_threshold, prefill does not hold up decode, and no preempted request waits. Then an `Epoch`
-        can take over.
+        long_prefill_token_threshold, prefill does not hold up decode or wait for a batch, and no preempted request
+        waits. Then an `Epoch` can take over.
         """
         config = self.config
         if self.proposer.table is None or self.demand.near_max_model_len or config.long_prefill_token_threshold:
             return None
-        if config.separate_prefill:
+        if config.separate_prefill or config.waits_for_batch:
             return None
         if self.waiting.resumes_next():
             return None
@@ -175,6 +177,9 @@ class Scheduler:
         scheduled = int(granted.sum())
         room = self.config.max_num_seqs - self.running.count
         budget, busy = self.config.max_num_scheduled_tokens - scheduled, self.running.count > 0
+        wait = self._batch_wait
+        if wait.enabled and wait.holds_back(scheduled, self.waiting.admissible_tokens(budget, busy, room)):
+            return granted, []
         entries = self.waiting.admit(budget, busy, room)
         if not entries:
             return granted, []

@@ -5,6 +5,7 @@ blocks the line.
 """
 
 from collections import deque
+from itertools import islice
 
 import numpy as np
 
@@ -136,6 +137,17 @@ class Waiting:
             admitted.append((self._enter(row, known, match, tokens), tokens))
             budget -= tokens
         return admitted
+
+    def admissible_tokens(self, budget: int, busy: bool, room: int) -> int:
+        """Tokens that `admit` would hand out, each request's KV blocks looked at by themselves."""
+        left = budget
+        for row in islice(self.queue, room):
+            known = self._known(row)
+            tokens = self._admission_tokens(row, known, self._cache.match(row, known), left, busy) if left else 0
+            if not tokens:
+                break
+            left -= tokens
+        return budget - left
 
     def _known(self, row: int) -> int:
         return int(self._prompt[row] + self.num_emitted[row])

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sim.cost.base import BoundCost, EngineError, HostOverhead
+from sim.cost.bound_engine import BoundEngine
 from sim.cost.passes import prefill_pass, verify_pass
-from sim.cost.roofline import BoundEngine, bind_roofline
+from sim.cost.roofline import bind_roofline
 from sim.cost.stack import EngineCosts
 from sim.deployment import Deployment, plan_deployment
 from sim.hardware.catalogue import find_gpu

@@ -1,7 +1,8 @@
 """Whole servers at fixed concurrency, simulated: time per output token and to the first token against public dumps.
 
-Each setting of `e2e_tpot.csv` is a closed loop through the server, driven as InferenceMAX does, whose lengths most of
-the dumps have; the others do not say how they were driven. Datasheet peaks are those of the closed form.
+Each setting of `e2e_tpot.csv` is a closed loop through the server, set up (`harness/recipes.py`) and driven
+(`harness/waves.py`) as InferenceMAX does, whose lengths most of the dumps have, the others as aiconfigurator does, and
+measured where clients do (`harness/clients.py`). Datasheet peaks are those of the closed form.
 """
 
 import math
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 from sim.errors import ScenarioError, SimError
 from sim.hardware.catalogue import find_gpu
 from sim.scenario.load import load_mapping
+from sim.validation.harness.recipes import Served, cost_arguments, engine_arguments
 from sim.validation.harness.waves import run_waves, wave_workload
 from sim.validation.host_fit import Setting
 from sim.validation.scores import Score
@@ -97,6 +99,7 @@ def _scores(server: Server, setting: Setting, measured: list[Measured]) -> Itera
 
 def _scenario(server: Server, setting: Setting) -> Mapping[str, Any]:
     gpu, model = find_gpu(server.gpu), served_model(server.model)
+    served = Served(ENGINES[server.backend], gpu, model)
     return {
         "hardware": gpu.name,
         "model": {
@@ -104,14 +107,8 @@ def _scenario(server: Server, setting: Setting) -> Mapping[str, Any]:
             "weight_dtype": weight_dtype(server, model),
             "kv_cache_dtype": kv_dtype(server, gpu),
         },
-        "engine": {
-            "tensor_parallel_size": setting.tp,
-            "enable_expert_parallel": setting.expert_parallel,
-            "max_num_batched_tokens": 8192,
-            "max_num_seqs": setting.concurrency,
-            "enable_prefix_caching": False,
-        },
-        "cost_model": {"kind": "roofline", "engine": ENGINES[server.backend]},
+        "engine": engine_arguments(served, setting),
+        "cost_model": cost_arguments(served),
         "arms": {"plain": {}},
         "workload": wave_workload(setting.concurrency, setting.isl, setting.osl),
     }

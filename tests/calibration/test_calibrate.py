@@ -17,10 +17,11 @@ from sim.calibration.problems import Problems
 from sim.calibration.step_groups import Server, StepPoint, step_group
 from sim.calibration.write import profile_yaml
 from sim.cli import run_command
+from sim.cost.bound_engine import step_costs
 from sim.cost.formats import resolve_format
 from sim.cost.gemm import bind_gemm
 from sim.cost.passes import verify_pass
-from sim.cost.roofline import Roofline, step_costs
+from sim.cost.roofline import Roofline
 from sim.cost.stack import RooflineCost, Stack
 from sim.deployment import Deployment, MemoryBudget
 from sim.errors import CalibrationError, ScenarioError

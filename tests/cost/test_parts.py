@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from sim.cost.kernel_choice import marlin_experts
 from sim.cost.passes import join_passes, plain_pass, prefill_pass, verify_pass
 from sim.cost.roofline import Naive, Roofline
 from sim.cost.smooth import smooth_max
@@ -112,6 +113,20 @@ def test_logits_are_gathered_from_the_group(deploy):
     assert alone.price(plain_pass(8, 100)).collective == 0.0
     few, more = (group.price(plain_pass(8, 100)._replace(num_logit_rows=rows)).collective for rows in (8, 9))
     assert more - few == pytest.approx(2.0 * 128_256 * 0.75 / find_gpu("h100-sxm").link_bandwidth)
+
+
+def test_marlin_experts_compute_prompts_more_slowly_and_decode_alike(deploy):
+    """On Hopper, which was measured with Triton kernels; L40S has Marlin's already, dense models have no experts."""
+    deployment = deploy("gpt-oss-120b", "h200-sxm", weights="mxfp4")
+    own, marlin = Roofline().bind(deployment), Roofline(experts_kernel="marlin").bind(deployment)
+    prompt, decode = prefill_pass(8000), plain_pass(32, 1000)
+    assert 1.3 < marlin.target.price(prompt).linear / own.target.price(prompt).linear < 2.2
+    assert marlin.target.price(decode).linear == pytest.approx(own.target.price(decode).linear, rel=0.1)
+    assert set(marlin.caveats) - set(own.caveats) == {"H200-SXM: Marlin experts were not measured on it"}
+    dense = deploy("llama-3.1-8b", "h200-sxm")
+    assert Roofline(experts_kernel="marlin").bind(dense).caveats == Roofline().bind(dense).caveats
+    there = choose_profile(find_gpu("l40s"))
+    assert marlin_experts(there, find_gpu("l40s")) is there
 
 
 def test_an_engine_that_replicates_the_lm_head_computes_all_logits_on_every_gpu(deploy):

@@ -29,7 +29,7 @@ def test_every_value_says_where_it_is_from_and_how_sure_it_is(engine_id):
     engine = find_engine(engine_id)
     assert engine.id == engine_id
     assert engine.versions
-    assert len(values(engine)) == 7 + (engine.per_draft_token_us is not None)
+    assert len(values(engine)) == 10 + (engine.per_draft_token_us is not None)
     for name, value in values(engine).items():
         assert value.source, name
         assert value.error > 0 or engine_id == "none", name

@@ -39,6 +39,8 @@ class ReferenceConfig:
     separate_prefill: bool = False
     reserve_output: bool = False
     draft_slots: int = 0
+    batch_wait_timeout_iters: int = 0
+    batch_wait_max_tokens_ratio: float = 0.0
     enable_prefix_caching: bool = False
     use_eagle: bool = False
     drafts: int | list[tuple[int, int, int]] = 0  # K, or inclusive batch ranges (low, high, K)
@@ -92,6 +94,7 @@ class ReferenceScheduler:
     finished: set[int] = field(default_factory=set)
     free: list[Block] = field(default_factory=list)  # the head is handed out first
     cache: dict[tuple, list[Block]] = field(default_factory=dict)
+    waited: int = 0  # steps for which prompts have been held back
     hits: dict[int, list[int]] = field(default_factory=dict)  # row -> tokens found, one entry per admission
 
     def __post_init__(self) -> None:
@@ -242,8 +245,38 @@ class ReferenceScheduler:
             i += 1
         return budget
 
+    def held_back(self, budget: int) -> bool:
+        """TensorRT-LLM's batch waiting: prompts that would fit wait while others decode."""
+        c, left = self.config, budget
+        enough = c.batch_wait_max_tokens_ratio * c.max_num_scheduled_tokens
+        for r in self.waiting[: c.max_num_seqs - len(self.running)]:
+            n = self.chunk_of(r, left)
+            if n == 0:
+                break
+            left -= n
+        if left == budget or not self.step:
+            return False
+        if self.waited < c.batch_wait_timeout_iters and c.max_num_scheduled_tokens - left < enough:
+            self.waited += 1
+            return True
+        self.waited = 0
+        return False
+
+    def chunk_of(self, r: Req, budget: int) -> int:
+        """Tokens that `r` alone would get of the budget; 0 when it has to wait."""
+        c, found = self.config, self.find(r)
+        hit, idle = len(found) * c.block_size, sum(not block.users for block in found)
+        n = min(self.chunk(r, r.known - hit), budget)
+        if not c.enable_chunked_prefill and n < self.chunk(r, r.known - hit):
+            return 0
+        spare = int(c.watermark * c.num_blocks) if self.running else 0
+        slots = self.last_slots(r) if c.reserve_output else r.known if c.scheduler_reserve_full_isl else hit + n
+        return n if self.blocks_for(slots) - len(found) + idle + spare <= len(self.free) else 0
+
     def phase_waiting(self, budget: int) -> None:
         c = self.config
+        if c.batch_wait_timeout_iters and c.batch_wait_max_tokens_ratio and self.held_back(budget):
+            return
         while self.waiting and budget > 0 and len(self.running) < c.max_num_seqs:
             r = self.waiting[0]
             if self.never_fits(r):

@@ -144,6 +144,22 @@ def other_engine_case(seed: int) -> Case:
     return Case(config, case.requests, case.arrivals)
 
 
+def waiting_case(seed: int) -> Case:
+    """A random case, sharing prefixes or not, whose prompts wait for a batch, with output reserved or not."""
+    case = sharing_case(seed) if seed % 2 else random_case(seed)
+    rng, drafts = random.Random(seed + 3_000_000), case.config.drafts
+    most = drafts if isinstance(drafts, int) else max(k for _, _, k in drafts)
+    reserve = rng.random() < 0.5
+    config = dataclasses.replace(
+        case.config,
+        batch_wait_timeout_iters=rng.choice([1, 3, 10]),
+        batch_wait_max_tokens_ratio=rng.choice([0.1, 0.5, 1.0]),
+        reserve_output=reserve,
+        draft_slots=most if reserve else 0,
+    )
+    return Case(config, case.requests, case.arrivals)
+
+
 def reference_steps(case: Case) -> Iterator[tuple]:
     """What the reference does, step by step: rejected, plan, preempted, dropped, emitted, free blocks."""
     s = reference.ReferenceScheduler(case.config, case.requests)
@@ -249,6 +265,11 @@ def test_trees_are_scheduled_and_cut_as_the_reference_does():
 
 def test_same_schedules_with_prefill_apart_and_with_output_reserved():
     differences = {seed: d for seed in range(NUM_OTHER) if (d := first_difference(other_engine_case(seed)))}
+    assert not differences, "\n".join(f"seed {seed}: {d}" for seed, d in list(differences.items())[:3])
+
+
+def test_same_schedules_with_batches_waited_for():
+    differences = {seed: d for seed in range(NUM_OTHER) if (d := first_difference(waiting_case(seed)))}
     assert not differences, "\n".join(f"seed {seed}: {d}" for seed, d in list(differences.items())[:3])
 
 

@@ -55,6 +55,35 @@ def test_packed_attention_is_said_to_do_nothing_where_kernels_are_packed(load) -
     assert load(packed + "hardware: a100-sxm-80gb\n").notes == ()
 
 
+def test_marlin_experts_are_said_to_do_nothing_where_there_is_nothing_to_do(load) -> None:  # type: ignore[no-untyped-def]
+    head = "arms: {plain: {}}\ncost_model: {kind: roofline, experts_kernel: marlin}\n"
+    for model, gpu, words in (
+        ("gpt-oss-20b", "h100-sxm", None),
+        ("llama-3.1-8b", "h100-sxm", "has no experts"),
+        ("gpt-oss-20b", "l40s", "no effect: the profile of L40S has Marlin's kernels anyway"),
+        ("mixtral-8x7b", "h100-sxm", "no effect: H100-SXM multiplies bf16 experts in their own format"),
+    ):
+        notes = load(head + f"model: {model}\nhardware: {gpu}\nengine: {{tensor_parallel_size: 4}}\n").notes
+        found = [note for note in notes if "experts_kernel" in note]
+        assert [words is not None and words in note for note in found] == [True] * (words is not None), (model, gpu)
+
+
+def test_batch_waiting_needs_both_of_its_keys(load) -> None:  # type: ignore[no-untyped-def]
+    both = "engine: {batch_wait_timeout_iters: 20, batch_wait_max_tokens_ratio: 0.9}\n"
+    assert load(HEAD + both).notes == ()
+    (note,) = load(HEAD + "engine: {batch_wait_timeout_iters: 20}\n").notes
+    assert "engine.batch_wait_timeout_iters: no effect: prompts are held back only if batch_wait_max" in note
+
+
+def test_captured_sizes_are_said_to_do_nothing_where_launches_are_not_priced(load) -> None:  # type: ignore[no-untyped-def]
+    captured = "engine: {max_cudagraph_capture_size: 2048}\n"
+    assert load(HEAD + captured).notes == ()
+    assert load(HEAD + captured + "cost_model: {kind: roofline, engine: sglang, graphs: pad}\n").notes == ()
+    for cost in ("{kind: roofline, engine: sglang}", "{kind: roofline, engine: trtllm}", "{kind: naive}"):
+        (note,) = load(HEAD + captured + f"cost_model: {cost}\n").notes
+        assert "engine.max_cudagraph_capture_size: accepted, no effect" in note
+
+
 def test_vllm_spelling_of_the_kv_cache_format(load) -> None:  # type: ignore[no-untyped-def]
     assert load(HEAD + "engine: {kv_cache_dtype: fp8_e4m3}\n").scenario.model.kv_cache_dtype == "fp8"
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from sim.cli.validate import validate
 from sim.errors import ScenarioError, SimError
 from sim.scenario.load import load_mapping
-from sim.validation.harness.waves import SIMULATED, run_waves, wave_workload
+from sim.validation.harness.waves import SIMULATED, WAVES, run_waves, wave_workload
 from sim.validation.recorded_runs import recorded_runs
 from sim.validation.server_points import run_points
 from sim.validation.server_suite import render_server, run_server, server_suite_gates
@@ -135,11 +135,11 @@ def test_malformed_points_are_an_error(tmp_path):
 
 
 def test_the_first_and_last_wave_count_once_each():
-    """Ten requests a user, four simulated: with one user all are alike, and the mean is that of any."""
+    """Ten requests a user, four simulated of long outputs: with one user all are alike, and the mean is that of any."""
     scenario = load_mapping(
         {
             "hardware": "h100-sxm", "model": "llama-3.1-8b", "arms": {"plain": {}},
-            "workload": wave_workload(1, 100, 50),
+            "workload": wave_workload(1, 1024, 8192),
         }
     ).scenario  # fmt: skip
     times = run_waves(scenario, "plain")
@@ -148,6 +148,10 @@ def test_the_first_and_last_wave_count_once_each():
     assert np.isfinite(times.ttft_ms)
     shapes = wave_workload(2, 1024, 1024)
     assert shapes["output_tokens"] == {"kind": "uniform", "min": 819, "max": 1024}
+    assert (shapes["arrivals"]["max_concurrency"], shapes["num_requests"]) == (2, 2 * WAVES)
+    other = wave_workload(2, 100, 50)
+    assert other["output_tokens"] == {"kind": "uniform", "min": 50, "max": 50}
+    assert (other["arrivals"]["max_concurrency"], other["num_requests"]) == (3, 3 * WAVES)
 
 
 @pytest.mark.usefixtures("without_matplotlib")
