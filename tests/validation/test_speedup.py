@@ -6,6 +6,7 @@ from click.testing import CliRunner
 from sim.cli import run_command as command_line
 from sim.cli.validate import validate
 from sim.validation.carried import carried
+from sim.validation.overview import of_speedup, render_overview
 from sim.validation.published import read_published
 from sim.validation.scores import Gate, Score, summarise
 from sim.validation.speedup import Speedups, run_speedups
@@ -204,6 +205,7 @@ def test_advisory_rows_are_run_apart_and_move_no_target(publish):
     assert [one.case.row.case_id for one in suite.advisory] == ["case-1"]
     assert len(suite.advisory_scores) == 1
     assert [gate.found for gate in speedup_gates(suite, [])] == [gate.found for gate in speedup_gates(alone, [])]
+    assert "1 advisory rows apart" in render_overview([of_speedup(suite, [])])
     text = render_speedup(suite, [])
     assert text.index("## Advisory") < text.index("| case-1 |") < text.index("## Not run")
     assert "## Advisory" not in render_speedup(alone, [])
