@@ -11,6 +11,7 @@ from sim.cost.attention import AttentionShape, MlaShape, bind_gqa, bind_mla
 from sim.cost.base import NO_ATTENTION, AttentionLoad
 from sim.cost.formats import resolve_format
 from sim.cost.gemm import bind_gemm, sum_terms
+from sim.errors import CalibrationError
 from sim.hardware.profile import ChosenProfile, DecodeFit, ExtendFit, Fit, choose_profile
 from sim.models.catalogue import find_model
 
@@ -228,6 +229,8 @@ def _mla_module_us(rows: Rows, fit: DecodeFit) -> Floats:
     """The module of DeepSeek-V3: projections at the profile's rates, and attention to the latent."""
     table, gpu, chosen = rows.table, rows.gpu, choose_profile(rows.gpu)
     model, heads = find_model("deepseek-v3", Path()), int(table.numbers("heads")[0])
+    if heads > model.q_heads:
+        raise CalibrationError(f"{heads} heads: the module of DeepSeek-V3 has {model.q_heads}")
     if fit.source == "definition":
         chosen = choose_profile(gpu, "ideal")
     weights = resolve_format("fp8" if str(table.text("weight_dtype")[0]).startswith("fp8") else "bf16", gpu)

@@ -213,7 +213,7 @@ def _descend(
     scale = np.diag(np.maximum(np.diag(hessian)[active], 1e-12))
     for _ in range(12):
         step = np.zeros_like(x)
-        step[active] = -np.linalg.solve(hessian[np.ix_(active, active)] + damping * scale, gradient[active])
+        step[active] = -_solved(hessian[np.ix_(active, active)] + damping * scale, gradient[active])
         moved = np.clip(x + step, 0.0, 1.0)
         new = problem.residuals(moved)
         gained = loss - problem.loss(new)
@@ -221,3 +221,11 @@ def _descend(
             return moved, new, gained, damping / 5.0
         damping *= 4.0
     return x, residuals, 0.0, damping
+
+
+def _solved(matrix: Floats, right: Floats) -> Floats:
+    """The solution, or the shortest of the nearest ones: points may leave parameters without any effect."""
+    try:
+        return np.asarray(np.linalg.solve(matrix, right), np.float64)
+    except np.linalg.LinAlgError:
+        return np.asarray(np.linalg.lstsq(matrix, right, rcond=None)[0], np.float64)

@@ -14,19 +14,21 @@ from sim.report.validation.overview import overview_pictures
 from sim.report.validation.physics import physics_pictures
 from sim.report.validation.server import server_pictures
 from sim.report.validation.speedup import speedup_pictures
-from sim.validation.acceptance import score_folder
+from sim.validation.acceptance import score_folder, too_small
 from sim.validation.acceptance_report import render as render_acceptance
+from sim.validation.folder import NothingToScoreError, has_data, nothing_to_score, what_is_needed
 from sim.validation.markdown import render
+from sim.validation.mean_lengths import mean_scores, render_means
 from sim.validation.overview import SuiteSummary, of_acceptance, of_physics, of_server, of_speedup, render_overview
-from sim.validation.physics import compare_folder, timings_folder
+from sim.validation.physics import Skipped, compare_folder, timings_folder
 from sim.validation.published import read_published
 from sim.validation.scores import Gate
 from sim.validation.server_suite import render_server, run_server
 from sim.validation.servers import server_tables
 from sim.validation.speedup import run_speedups
 from sim.validation.speedup_report import render_speedup
-from sim.validation.steps import compare_steps
-from sim.validation.suite_page import Pictures
+from sim.validation.steps import compare_steps, skipped_steps
+from sim.validation.suite_page import Pictures, page
 from sim.validation.time_shares import score_shares
 from sim.validation.transfer import transfers
 
@@ -35,7 +37,14 @@ Command = Callable[..., Any]
 
 def _data(text: str) -> Callable[[Command], Command]:
     folder = click.Path(exists=True, file_okay=False, path_type=Path)
-    return click.option("--data", type=folder, required=True, help=text)
+    return click.option("--data", type=folder, callback=_required, help=f"{text}  [required]")
+
+
+def _required(_ctx: click.Context, _option: click.Parameter, folder: Path | None) -> Path:
+    """Measurements are not shipped: say what is needed and where it is."""
+    if folder is None:
+        raise click.UsageError(f"--data DIR is missing. {what_is_needed()}")
+    return folder
 
 
 _out = click.option(
@@ -130,17 +139,16 @@ def speedup(data: Path, out: Path | None) -> None:
 )
 def everything(data: Path, out: Path) -> None:
     """Every suite that the folder has data for; a page each, and an overview."""
-    found = {
-        "physics": (data / "gpu_timings").is_dir(),
-        "acceptance": (data / "acceptance").is_dir(),
-        "server": (data / "recorded_vllm").is_dir() or (data / "gpu_timings").is_dir(),
-        "speedup": (data / "published").is_dir(),
-    }
-    if not any(found.values()):
-        raise click.BadParameter(f"{data} has none of gpu_timings, acceptance, recorded_vllm, published")
+    found = [name for name in _SUITES if has_data(data, name)]
+    if not found:
+        raise click.BadParameter(f"{data} has nothing to score. {what_is_needed()}")
     suites = []
-    for name in (name for name, there in found.items() if there):
-        suite = _SUITES[name](data)
+    for name in found:
+        try:
+            suite = _SUITES[name](data)
+        except NothingToScoreError as error:
+            click.echo(str(error), err=True)
+            continue
         _report(suite, out / f"{name}.md")
         suites.append(suite.summary)
     _write(out / "README.md", partial(render_overview, suites), lambda: overview_pictures(suites))
@@ -158,6 +166,7 @@ class _Suite(NamedTuple):
 def _physics(data: Path) -> _Suite:
     folder = timings_folder(data)
     report, steps, servers = compare_folder(folder), compare_steps(folder), server_tables(folder)
+    report.skipped.extend(Skipped(*one) for one in skipped_steps(folder))
     unknown = transfers(report, folder)
     return _Suite(
         of_physics(report, steps, servers),
@@ -167,17 +176,29 @@ def _physics(data: Path) -> _Suite:
 
 
 def _acceptance(data: Path) -> _Suite:
-    sets = score_folder(data)
-    return _Suite(of_acceptance(sets), partial(render_acceptance, sets), lambda: acceptance_pictures(sets))
+    sets, means = score_folder(data), mean_scores(data)
+    means = means._replace(not_run=(*too_small(data), *means.not_run))
+    if not (sets or means.scores or means.not_run):
+        raise nothing_to_score(data, "acceptance")
+    return _Suite(
+        of_acceptance(sets),
+        lambda pictures: page(render_acceptance(sets, pictures), render_means(means)),
+        lambda: acceptance_pictures(sets),
+    )
 
 
 def _server(data: Path) -> _Suite:
+    if not has_data(data, "server"):
+        raise nothing_to_score(data, "server")
     suite = run_server(data)
     return _Suite(of_server(suite), partial(render_server, suite), lambda: server_pictures(suite))
 
 
 def _speedup(data: Path) -> _Suite:
-    suite, shares = run_speedups(data), score_shares(read_published(data), data)
+    rows = read_published(data)
+    if not rows:
+        raise nothing_to_score(data, "speedup")
+    suite, shares = run_speedups(data), score_shares(rows, data)
     return _Suite(
         of_speedup(suite, shares), partial(render_speedup, suite, shares), lambda: speedup_pictures(suite, shares)
     )

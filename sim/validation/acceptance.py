@@ -25,7 +25,6 @@ from sim.calibration.acceptance_moments import (
     recorded_walks,
     sampling_errors,
 )
-from sim.errors import CalibrationError
 from sim.proposers.ngram import NgramLookup
 
 _SUFFIXES = ("_accepted.csv.gz", "_accepted.csv")
@@ -33,6 +32,8 @@ _STREAMS = "_streams_relabelled.csv.gz"
 
 #: The K whose level is known when a shipped profile is moved to new text.
 LEVEL_AT = 3
+#: Halves of fewer requests show no spread.
+MIN_REQUESTS = 40
 #: What vLLM's n-gram drafter was set to in the recordings.
 _LOOKUP = NgramLookup(3, 7)
 _HALVES = ((0, "even, scored on odd"), (1, "odd, scored on even"))
@@ -88,17 +89,29 @@ class DataSet:
 
 
 def score_folder(data: Path) -> list[DataSet]:
-    """Score every recording in `data`, or in its `acceptance`.
+    """Score every recording in `data`, or in its `acceptance`, that has enough requests; none without recordings.
 
     Raises:
-        CalibrationError: no recording is there.
         ScenarioError: a file cannot be used.
     """
+    return [_score(path, method) for path, method, requests in _recordings(data) if requests >= MIN_REQUESTS]
+
+
+def too_small(data: Path) -> list[tuple[str, str]]:
+    """Recordings that `score_folder` leaves out, and why."""
+    return [
+        (f"{path.name} {method}", f"fewer than {MIN_REQUESTS} requests show no spread")
+        for path, method, requests in _recordings(data)
+        if requests < MIN_REQUESTS
+    ]
+
+
+def _recordings(data: Path) -> Iterator[tuple[Path, str, int]]:
+    """File, method in it, and how many requests that are not degenerate."""
     for folder in (data, data / "acceptance"):
-        files = sorted(path for path in folder.glob("*_accepted.csv*") if path.name.endswith(_SUFFIXES))
-        if files:
-            return [_score(path, method) for path in files for method in recorded_methods(path)]
-    raise CalibrationError(f"{data}: no recorded sequences; expected files NAME{_SUFFIXES[0]}")
+        for path in sorted(path for path in folder.glob("*_accepted.csv*") if path.name.endswith(_SUFFIXES)):
+            for method in recorded_methods(path):
+                yield path, method, len(read_recording(path, method, include_degenerate=False).accepted)
 
 
 def _score(path: Path, method: str) -> DataSet:

@@ -1,7 +1,6 @@
-"""What sources call things, in our words: model, GPU, engine, drafter. Nothing here is about a single case."""
+"""What sources call models, GPUs and engines, in our words. Nothing here is about a single case."""
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,43 +8,73 @@ from sim.errors import ScenarioError, SimError
 from sim.hardware.catalogue import find_gpu
 from sim.models.catalogue import find_model
 
-#: Fine-tunes and renamed models with the shape of a catalogue entry: pattern -> entry.
+#: Fine-tunes, renamed and later models with the shape of a catalogue entry: pattern -> entry.
 _SAME_SHAPE = (
-    (r"vicuna-(\d+b).*", r"llama-2-\1"),
-    (r"llama-2-chat-(\d+b)", r"llama-2-\1"),
+    (r"vicuna-33b", "llama-33b"),
+    (r"(vicuna|llama-1|codellama|longchat)-(7b|13b)", r"llama-2-\2"),
+    (r"codellama-70b", "llama-2-70b"),
+    (r"(vicuna|llama)-68m", "llama-68m"),
+    (r"llama-([23])-(?:chat|instruct)-(\d+b)", r"llama-\1-\2"),
     (r"llama-3-(8b|70b)", r"llama-3.1-\1"),
+    (r"deepseek-r1-distill-llama-(8b|70b)", r"llama-3.1-\1"),
+    (r"(?:deepseek-r1-distill-qwen|qwen2)-(.+b)", r"qwen2.5-\1"),
+    (r"qwq-32b", "qwen2.5-32b"),
     (r"qwama-0\.5b", "qwen2.5-0.5b"),  # Qwen2-0.5B with the vocabulary of Llama 3
+    (r"qwen3-coder-30b-a3b", "qwen3-30b-a3b"),
+    (r"deepseek-v3\.1", "deepseek-v3"),
+    (r"glm-4\.6", "glm-4.5"),
+    (r"minimax-m2", "minimax-m2.5"),
+    (r"mistral-7b", "mistral-7b-v0.3"),
+    (r"mistral-small-3\.[12]-24b", "mistral-small-24b"),
+    (r"llama-4-scout", "llama-4-scout-17b-16e"),
 )
-#: What a name may end in without another shape: tuning and context length.
-_ENDINGS = r"-(instruct(-\d+)?|chat|thinking|it|base|\d+k)$"
-_FORMATS = {"fp8": "fp8", "mxfp4": "mxfp4", "nvfp4": "nvfp4", "fp4": "nvfp4"}
+#: What a name may end in without another shape: tuning, dates, context length, releases.
+_ENDINGS = (
+    r"-(instruct|chat|thinking|reasoning|it|base|hf|rl|dynamic|terminus|preview|fp16|\d{4}|\d+[km]|v\d+(\.\d+)*)$"
+)
+#: Weight formats as names spell them, the first that is found; "" where the name says nothing.
+_FORMATS = (
+    (r"mxfp4", "mxfp4"),
+    (r"nvfp4|fp4", "nvfp4"),
+    (r"fp8(?=-|$)|w8a8-?fp8", "fp8"),
+    (r"quantized[.-]w8a8|w8a8|int8", "int8"),
+    (r"quantized[.-]w4a16|w4a16|awq(-int4)?|gptq(-int4)?|int4", "int4"),
+    (r"bf16", "bf16"),
+)
 
-#: A maker's name without the form factor means the variant of servers.
-_GPUS = {
-    "h100": "h100-sxm", "h10080gb": "h100-sxm", "a100": "a100-sxm-80gb", "a10080gb": "a100-sxm-80gb",
-    "a10040gb": "a100-sxm-40gb", "rtxpro6000": "rtx-pro-6000-se",
-}  # fmt: skip
+#: GPUs as sources spell them, letters and digits only. A maker's name without the form factor is that of servers.
+_GPUS = (
+    (r"h100(80gb)?(sxm5?)?(80gb)?(hbm3)?", "h100-sxm"),
+    (r"h100(80gb)?pcie(80gb)?", "h100-pcie"),
+    (r"h200(141gb)?(sxm5?)?(141gb)?(hbm3e)?", "h200-sxm"),
+    (r"b200(180gb|192gb)?(sxm6?)?", "b200-sxm"),
+    (r"a100(80gb)?(sxm4?)?(80gb)?", "a100-sxm-80gb"),
+    (r"a100(40gb(sxm4?)?|sxm4?40gb)", "a100-sxm-40gb"),
+    (r"a100(80gb)?pcie(80gb)?", "a100-pcie-80gb"),
+    (r"rtxpro6000.*", "rtx-pro-6000-se"),
+    (r"(rtx)?a6000(48gb)?", "rtx-a6000"),
+    (r"(rtx)?(3090|4090)(24gb)?", r"rtx-\2"),
+    (r"(l4|l40s|a10g|a30|a40|mi300x|mi325x|h20|gb200|gb300)(\d+gb)?", r"\1"),
+)
+#: Models of no shape that is simulated, and why.
+_INDESCRIBABLE = (
+    (r"(flan-)?t5.*", "an encoder-decoder"),
+    (r"qwen3-next.*|qwen3\.5.*|kimi-linear.*|minimax-(m1|text).*", "partly linear attention"),
+    (r"mamba.*|rwkv.*|jamba.*|nemotron-h.*", "a state-space model"),
+)
+_NOT_STATED = r"(?i)|not .*|unknown|unstated|n/?a|\?|-"
 
 #: Stated engine -> engine profile, the first pattern that fits.
 _ENGINES = (
-    (r"vllm v0|vllm 0\.[0-6]\b", "vllm-0.6"),
-    (r"vllm v1 \(2025|vllm 0\.([789]|1[0-3])\b", "vllm-0.10"),
+    (r"vllm v0|vllm v?0\.[0-6]\b", "vllm-0.6"),
+    (r"vllm v1 \(2025|vllm v?0\.([789]|1[0-3])\b", "vllm-0.10"),
     (r"vllm", "vllm"),
     (r"sglang", "sglang"),
-    (r"tensorrt|trtllm", "trtllm"),
+    (r"tensor-?rt|trt-?llm", "trtllm"),
     (r"llama\.?cpp", "llamacpp"),
-    (r"hugging ?face|transformers|\bhf\b|prototype|pytorch eager", "hf"),
     (r"authors'? backend.*gpt-fast", "magicdec"),
     (r"gpt-fast|cuda graphs", "none"),
-)
-#: Stated drafter -> method, the first pattern that fits.
-_METHODS = (
-    (r"n-?gram|prompt lookup|pld", "ngram"),
-    (r"eagle-?3", "eagle3"),
-    (r"eagle", "eagle"),
-    (r"dflash", "dflash"),
-    (r"mtp|nextn", "mtp"),
-    (r"draft (model )?", "draft_model"),
+    (r"hugging ?face|transformers|\bhf\b|prototype|pytorch eager|authors'? code", "hf"),
 )
 
 
@@ -61,22 +90,51 @@ class Target(NamedTuple):
 
 
 def target(name: str) -> Target:
-    """The model that a source names.
+    """The model that a source names, by a name or a Hugging Face id.
 
     Raises:
         UnrunnableError: the catalogue has none of this shape.
     """
-    words = name.split()
-    dtypes = [_FORMATS[word.lower()] for word in words if word.lower() in _FORMATS]
-    plain = "-".join(word for word in words if word.lower() not in _FORMATS).rsplit("/", 1)[-1].lower()
-    while (shorter := re.sub(_ENDINGS, "", plain)) != plain:
+    plain = re.sub(r"[\s_()/,]+", "-", name.strip().rsplit("/", 1)[-1].lower()).strip("-")
+    plain, dtype = _without_format(plain)
+    plain = re.sub(r"^llama-?(\d)", r"llama-\1", plain.removeprefix("meta-"))
+    while True:
+        if found := _entry(plain):
+            own = find_model(found, Path()).weight_dtype
+            return Target(found, "auto" if dtype == "nvfp4" and own == "mxfp4" else dtype)
+        if (shorter := re.sub(_ENDINGS, "", plain)) == plain:
+            raise UnrunnableError(_why_unknown(name, plain))
         plain = shorter
+
+
+def _why_unknown(name: str, plain: str) -> str:
+    if not plain:
+        return "model not stated"
+    kind = next((what for pattern, what in _INDESCRIBABLE if re.fullmatch(pattern, plain)), None)
+    return f"unknown model {name!r}" + (f": {kind}, which is not simulated" if kind else "")
+
+
+def weight_format(text: str) -> str:
+    """The weight format that a text names, `auto` for none."""
+    return _without_format(text.strip().lower())[1]
+
+
+def _without_format(name: str) -> tuple[str, str]:
+    for pattern, dtype in _FORMATS:
+        if re.search(rf"(^|[-.])({pattern})", name):
+            return re.sub(rf"[-.]?\b({pattern})", "", name, count=1).strip("-"), dtype
+    return name, "auto"
+
+
+def _entry(name: str) -> str:
+    """The catalogue's entry of that name or shape; "" for none."""
     for pattern, entry in _SAME_SHAPE:
-        plain = re.sub(f"^{pattern}$", entry, plain)
+        name = re.sub(f"^{pattern}$", entry, name)
     try:
-        return Target(find_model(plain, Path()).name and plain, dtypes[0] if dtypes else "auto")
+        find_model(name, Path())
     except ScenarioError:
-        raise UnrunnableError(f"unknown model {name!r}") from None
+        return ""
+    return name
 
 
 def gpu(name: str) -> str:
@@ -86,13 +144,28 @@ def gpu(name: str) -> str:
         UnrunnableError: not stated, or not in the catalogue.
     """
     plain = re.sub(r"\(.*?\)", "", name).strip()
-    if not plain:
+    if re.fullmatch(_NOT_STATED, plain):
         raise UnrunnableError("GPU not stated")
+    plain = re.sub(r"(?i)^(\d+ ?[x×] ?)?(nvidia |amd |intel )?(geforce |tesla |instinct )?", "", plain)
     key = re.sub(r"[^a-z0-9]", "", plain.lower())
+    known = next((re.sub(f"^{pattern}$", entry, key) for pattern, entry in _GPUS if re.fullmatch(pattern, key)), plain)
     try:
-        return find_gpu(_GPUS.get(key, plain)).name
+        return find_gpu(known).name
     except ScenarioError:
         raise UnrunnableError(f"unknown GPU {name!r}") from None
+
+
+def num_gpus(stated: str, name: str) -> int:
+    """How many, from the column or the name (`8 x H100`); 1 where neither says.
+
+    Raises:
+        UnrunnableError: no whole number.
+    """
+    in_name = re.match(r"(\d+) ?[x×] ?[A-Za-z]", name.strip())
+    text = stated.strip() or (in_name[1] if in_name else "1")
+    if not re.fullmatch(r"[1-9]\d{0,4}(\.0+)?", text):
+        raise UnrunnableError(f"number of GPUs {stated!r} is not a whole number above 0")
+    return round(float(text))
 
 
 def engine(name: str) -> str:
@@ -103,13 +176,21 @@ def engine(name: str) -> str:
     """
     found = next((profile for pattern, profile in _ENGINES if re.search(pattern, name.lower())), None)
     if found is None:
-        raise UnrunnableError(f"unknown engine {name!r}" if name else "engine not stated")
+        raise UnrunnableError("engine not stated" if re.fullmatch(_NOT_STATED, name) else f"unknown engine {name!r}")
     return found
+
+
+def is_prototype(name: str) -> bool:
+    """Whether this is a research prototype on eager kernels."""
+    try:
+        return engine(name) == "hf"
+    except UnrunnableError:
+        return False
 
 
 def engine_is_stretched(name: str) -> bool:
     """Whether the profile was made for a much later version: SGLang before 0.5."""
-    return bool(re.search(r"sglang 0\.[0-4]\.|sglang \(2025-0[1-6]", name.lower()))
+    return bool(re.search(r"sglang v?0\.[0-4]\.|sglang \(2025-0[1-6]", name.lower()))
 
 
 def prefills_apart(name: str) -> bool:
@@ -125,83 +206,3 @@ def overlaps(name: str) -> bool:
     """Whether vLLM of this version schedules a step while the one before runs: by default since 0.14."""
     version = re.search(r"vllm v?(\d+)\.(\d+)", name.lower())
     return version is None or (int(version[1]), int(version[2])) >= (0, 14)
-
-
-def drafts(k_or_tree: str, notes: str) -> dict[str, object]:
-    """`num_speculative_tokens`, and the tree where there is one.
-
-    Raises:
-        UnrunnableError: the shape is not stated.
-    """
-    text = k_or_tree.lower().replace("-", "").replace("=", " ")
-    if chain := re.fullmatch(r"(?:chain )?(?:k )?(\d+)", text):
-        return {"num_speculative_tokens": int(chain[1])}
-    if grown := re.search(r"(\d+) steps,? topk (\d+),? (\d+) draft tokens", text) or re.search(
-        r"steps (\d+) topk (\d+) draft_tokens (\d+)", text
-    ):
-        return _grown(*map(int, grown.groups()))
-    if block := re.fullmatch(r"block (\d+)", text):
-        return {"num_speculative_tokens": int(block[1]) - 1}  # the block holds the token just sampled
-    if lookup := re.fullmatch(r"match (\d+), draft (\d+)", text):
-        return {"num_speculative_tokens": int(lookup[2])}
-    nodes = re.fullmatch(r"tree k (\d+)", text)
-    depth, wide = (
-        re.search(r"depth (\d+)", notes),
-        re.search(rf"k={nodes[1]} branching (\d+)", notes) if nodes else None,
-    )
-    if nodes and depth and wide:
-        return _grown(int(depth[1]), int(wide[1]), int(nodes[1]) + 1)
-    raise UnrunnableError(f"number of drafts or shape of the tree not stated: {k_or_tree!r}")
-
-
-def _grown(steps: int, top_k: int, draft_tokens: int) -> dict[str, object]:
-    """SGLang's terms: its draft tokens count the root; one node per level is a chain."""
-    if top_k == 1:
-        return {"num_speculative_tokens": steps}
-    tree = {"kind": "dynamic", "depth": steps, "top_k": top_k}
-    return {"num_speculative_tokens": draft_tokens - 1, "tree": tree}
-
-
-def method(name: str) -> str:
-    """Our name of the drafter.
-
-    Raises:
-        UnrunnableError: no such method here, or not enough is known of it.
-    """
-    found = next((ours for pattern, ours in _METHODS if re.match(pattern, name.lower())), None)
-    if found is None:
-        raise UnrunnableError(f"method {name!r} is not simulated, or its settings are not stated")
-    return found
-
-
-def speculative_config(name: str, k_or_tree: str, notes: str, model: str, num_gpus: int) -> dict[str, object]:
-    """The arm's `speculative_config`.
-
-    Raises:
-        UnrunnableError: see `method` and `drafts`; or the draft model is unknown.
-    """
-    ours = method(name)
-    config: dict[str, object] = {"method": ours, **drafts(k_or_tree, notes)}
-    if ours == "draft_model":
-        config |= _draft_model(re.sub(r"(?i)^draft (model )?", "", name).split(",")[0], model, num_gpus)
-    if ours == "dflash" and "coder" in model:
-        config["draft_layers"] = 8  # arXiv 2602.06036: 5 layers, 8 for Coder models
-    return config
-
-
-def _draft_model(name: str, model: str, num_gpus: int) -> dict[str, object]:
-    """A draft model on as many GPUs as the target where its heads divide among them, else on one."""
-    drafter = target(name).model
-    shape = find_model(drafter, Path())
-    return {
-        "model": drafter,
-        "use_heterogeneous_vocab": shape.vocab != find_model(model, Path()).vocab,
-        **({"draft_tensor_parallel_size": 1} if shape.q_heads % num_gpus else {}),
-    }
-
-
-def depth(config: Mapping[str, object]) -> int:
-    """The most drafts that a step can accept."""
-    tree = config.get("tree")
-    drafted = config["num_speculative_tokens"]
-    return int(tree["depth"]) if isinstance(tree, Mapping) else int(str(drafted))

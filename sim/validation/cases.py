@@ -1,123 +1,48 @@
-"""Published rows -> cases that can be run: a scenario, how it was driven, where its acceptance comes from."""
+"""Published rows -> cases, or the reason why a row cannot be run."""
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 from sim.acceptance.recording import recorded_methods
 from sim.catalogue import normalised
-from sim.errors import SimError
+from sim.errors import CapacityError, SimError
+from sim.hardware.catalogue import find_gpu
+from sim.hardware.profile import choose_profile
+from sim.scenario.build import set_up
 from sim.scenario.load import load_mapping
-from sim.validation import as_published
-from sim.validation.as_published import UnrunnableError
+from sim.validation import as_published, stated_method
+from sim.validation.as_published import Target, UnrunnableError
+from sim.validation.case import Case, Drive, common_scenario
+from sim.validation.documented import documented
 from sim.validation.harness.base import Recorded
-from sim.validation.lengths import KnownLengths, Lengths, recordings
-from sim.validation.ngram_mean import ngram_at
+from sim.validation.lengths import KnownLengths, recordings
 from sim.validation.published import PublishedRow
+from sim.validation.stated_metric import Metric, metric
 
-#: Cases of at least this trust are scored.
-MIN_TRUST = 4
+#: Rows of at least this trust are scored; those of trust 3 are advisory; the others are never run.
+MIN_TRUST, ADVISORY_TRUST = 4, 3
 
-#: `clones`: batches of copies of one request, timed with their prefill; `closed`: concurrency; `open`: request rate;
-#: `steps`: decode steps at one context, the drafter's time as published.
-Drive = Literal["clones", "closed", "open", "steps"]
+#: What an advisory row of a research prototype is run on where it names no GPU.
+ASSUMED_GPU = "a100-sxm-80gb"
+_MOST_GPUS = 16
 
 #: Whose recorded sequences a folder holds: they are used for rows of this source and model only.
 _RECORDED_SOURCE, _RECORDED_MODEL = "2601.11580", "llama-3.1-8b"
 _RECORDED_AS = {"eagle3": "eagle", "ngram": "ngram"}
 
+_RATE = r"(?:qps ?)?(\d+\.?\d*|\.\d+) ?(?:qps|rps|req(?:uest)?s?/s(?:ec)?)?"
+_BATCH = r"(?:(?:batch(?: size)?|bs|b|concurrency|clients|users|c)[ =:]*)?(\d+)(?:\.0+)? ?(?:clients|users|requests)?"
+
 
 class NotRun(NamedTuple):
-    """A row that is not scored, and why."""
+    """A row that is not run, and why."""
 
     row: PublishedRow
     reason: str
-
-
-@dataclass(frozen=True)
-class Case:
-    """A row that can be run.
-
-    Attributes:
-        load: batch, concurrency or requests per second.
-        common: the scenario but for arms and cost model.
-        config: `speculative_config`; for the drive `steps` only the number of drafts.
-        engine: engine profile.
-        remarks: what was assumed.
-    """
-
-    row: PublishedRow
-    drive: Drive
-    load: float
-    common: Mapping[str, Any]
-    config: Mapping[str, Any]
-    engine: str
-    lengths: Lengths
-    recorded: Recorded | None
-    remarks: tuple[str, ...]
-
-    @property
-    def num_drafts(self) -> int:
-        """K."""
-        return int(self.config["num_speculative_tokens"])
-
-    @property
-    def batch(self) -> int:
-        """The load as a batch."""
-        return round(self.load)
-
-    @property
-    def curve(self) -> tuple[str, ...]:
-        """What rows have in common that differ in the load only."""
-        return (*self.sweep, self.row.k_or_tree)
-
-    @property
-    def sweep(self) -> tuple[str, ...]:
-        """What rows have in common that differ in the load and K only."""
-        row = self.row
-        context = row.input_len if self.drive == "steps" else ""
-        return (row.source, row.table, row.target_model, row.gpu, row.engine, row.method, row.dataset, context)
-
-    @property
-    def tree(self) -> bool:
-        """Whether token trees are verified."""
-        return "tree" in self.config
-
-    def cost_model(self, *, naive: bool) -> dict[str, object]:
-        """The engine's fitted profile on the GPU's, or datasheet peaks."""
-        if naive:
-            return {"kind": "naive"}
-        packed = {"attention_kernel": "packed"} if "flashinfer" in self.row.engine.lower() else {}
-        waves = {"attention_waves": "count"} if self.drive == "steps" else {}  # sequences of one length
-        return {"kind": "roofline", "engine": self.engine, **packed, **waves}
-
-    def scenario(self, tokens_per_step: float | None, *, naive: bool = False) -> dict[str, Any]:
-        """The scenario as plain data: what one would write in YAML.
-
-        Args:
-            tokens_per_step: mean of this K, bonus token included; None for plain decoding alone and for recordings.
-            naive: with datasheet peaks.
-        """
-        arms: dict[str, Any] = {"plain": {}}
-        if self.drive != "steps" and (tokens_per_step is not None or self.recorded):
-            accepted = self._acceptance(tokens_per_step)
-            arms["spec"] = {"speculative_config": dict(self.config), "acceptance": accepted}
-        return {**self.common, "cost_model": self.cost_model(naive=naive), "arms": arms}
-
-    def _acceptance(self, tokens: float | None) -> dict[str, Any]:
-        if self.recorded and tokens is None:
-            return {"kind": "sequence_replay", "path": str(self.recorded.path), "method": self.recorded.method}
-        if tokens is None:
-            raise UnrunnableError("acceptance not stated")
-        if self.config["method"] == "ngram":
-            return ngram_at(tokens, self.num_drafts, self.row.dataset)
-        if self.config["method"] == "dflash":
-            means = {self.num_drafts: tokens}
-            return {"kind": "table_by_k", "tokens_per_step": means, "shape": "min_variance"}
-        deep = as_published.depth(self.config)
-        return {"kind": "length", "tokens_per_step": tokens, "num_speculative_tokens": deep, "shape": "min_variance"}
 
 
 def build_cases(rows: Sequence[PublishedRow], folder: Path) -> tuple[list[Case], list[NotRun]]:
@@ -130,22 +55,31 @@ def build_cases(rows: Sequence[PublishedRow], folder: Path) -> tuple[list[Case],
             _check_stated(row)
             cases.append(builder.case(row))
         except SimError as error:
-            not_run.append(NotRun(row, str(error).splitlines()[0]))
-    return _with_acceptance(cases, not_run)
+            not_run.append(NotRun(row, first_line(error)))
+    return _counted(cases), not_run
 
 
-def _with_acceptance(cases: Sequence[Case], not_run: list[NotRun]) -> tuple[list[Case], list[NotRun]]:
-    """Without the curves of a single load that nothing says the acceptance of."""
-    loads: dict[tuple[str, ...], set[float]] = {}
+def _counted(cases: Sequence[Case]) -> list[Case]:
+    """Told apart where several measured the same at the same load."""
+    before: Counter[tuple[object, ...]] = Counter()
+    found = []
     for case in cases:
-        loads.setdefault(case.curve, set()).add(case.load)
-    kept = []
-    for case in cases:
-        if case.recorded or case.row.tokens_per_step or len(loads[case.curve]) > 1:
-            kept.append(case)
-        else:
-            not_run.append(NotRun(case.row, "acceptance not stated, and no other load to infer it from"))
-    return kept, not_run
+        key = (*case.line, case.load, case.advisory)
+        found.append(replace(case, repeat=before[key]))
+        before[key] += 1
+    return found
+
+
+def first_line(error: SimError) -> str:
+    """The gist of a message."""
+    return str(error).splitlines()[0]
+
+
+class Drafted(NamedTuple):
+    """The arm's `speculative_config`, and where a setting of it is from that the row does not state."""
+
+    config: Mapping[str, object]
+    documented_in: str
 
 
 class CaseBuilder:
@@ -167,36 +101,41 @@ class CaseBuilder:
         Raises:
             SimError: why it cannot be run.
         """
+        if reasons := list(_obstacles(row)):
+            raise UnrunnableError("; ".join(reasons))
         drive, load = self._drive(row)
-        target, gpu, engine = as_published.target(row.target_model), as_published.gpu(row.gpu), row.engine
-        profile = as_published.engine(engine)
-        config = self._config(row, drive, target.model)
-        lengths = self._lengths.of(row, sent_by_vllm=drive == "open" and "vllm" in engine.lower())
+        target, profile = _target(row), as_published.engine(row.engine)
+        gpu, gpu_assumed = _gpu(row)
+        num_gpus, count_assumed = _num_gpus(row, target, gpu)
+        drafted = _drafted(row, drive, target.model, num_gpus)
+        lengths = self._lengths.of(row, sent_by_vllm=drive == "open" and "vllm" in row.engine.lower())
         assumed = f"lengths: {lengths.assumed}" if lengths.assumed and drive != "steps" else ""
         stretched = (
-            f"engine profile {profile} is of a later version" if as_published.engine_is_stretched(engine) else ""
+            f"engine profile {profile} is of a later version" if as_published.engine_is_stretched(row.engine) else ""
         )
         case = Case(
-            row=row, drive=drive, load=load, common=_common(row, drive, load, target, gpu, lengths), config=config,
-            engine=profile, lengths=lengths, recorded=self._recording(row, drive, target.model, config),
-            remarks=tuple(filter(None, (assumed, stretched))),
+            row=row, drive=drive, load=load,
+            common=common_scenario(drive, load, target, gpu, num_gpus, lengths, row.engine),
+            config=drafted.config, engine=profile, lengths=lengths,
+            recorded=self._recording(row, drive, target.model, drafted.config), metric=metric(row.metric),
+            advisory=row.trust < MIN_TRUST or bool(drafted.documented_in or count_assumed),
+            remarks=tuple(
+                filter(None, (assumed, stretched, _borrowed(gpu), gpu_assumed, count_assumed, drafted.documented_in))
+            ),
         )  # fmt: skip
         load_mapping(case.scenario(row.tokens_per_step or (None if case.recorded else 1.0 + 1e-9)))
         return case
 
     def _drive(self, row: PublishedRow) -> tuple[Drive, float]:
-        if rate := re.fullmatch(r"([\d.]+) ?QPS", row.load):
+        text = re.sub(r"\(.*?\)", "", row.load.lower()).strip()
+        if re.search("qps|rps|/s", text) and (rate := re.fullmatch(_RATE, text)) and float(rate[1]) > 0:
             return "open", float(rate[1])
-        if not row.load.isdigit() or row.load == "0":
-            raise UnrunnableError(f"batch or concurrency not stated: {row.load!r}")
+        batch = re.fullmatch(_BATCH, text)
+        if not batch or int(batch[1]) == 0:
+            raise UnrunnableError(f"no single batch, concurrency or request rate: {row.load!r}")
         if "decode only" in row.metric:
-            return "steps", float(row.load)
-        return ("clones" if row.source in self._clones else "closed"), float(row.load)
-
-    def _config(self, row: PublishedRow, drive: Drive, model: str) -> dict[str, object]:
-        if drive == "steps":
-            return as_published.drafts(row.k_or_tree, row.notes)
-        return as_published.speculative_config(row.method, row.k_or_tree, row.notes, model, int(row.n_gpus or 1))
+            return "steps", float(batch[1])
+        return ("clones" if row.source in self._clones else "closed"), float(batch[1])
 
     def _recording(self, row: PublishedRow, drive: Drive, model: str, config: Mapping[str, object]) -> Recorded | None:
         path, method = self._recorded.get(normalised(row.dataset)), _RECORDED_AS.get(str(config.get("method")))
@@ -207,63 +146,110 @@ class CaseBuilder:
 
 
 def _check_stated(row: PublishedRow) -> None:
-    if row.trust < MIN_TRUST:
-        raise UnrunnableError(f"trust {row.trust}: not scored")
+    if row.trust < ADVISORY_TRUST:
+        raise UnrunnableError(f"trust {row.trust}: never run")
     if "acceptance only" in row.metric:
-        raise UnrunnableError("no time was measured, acceptance only")
+        raise UnrunnableError("no time was measured, acceptance only: see the suite acceptance")
     if row.measured_speedup is None:
         raise UnrunnableError("no speed-up")
 
 
-def _common(
-    row: PublishedRow, drive: Drive, load: float, target: as_published.Target, gpu: str, lengths: Lengths
-) -> dict[str, Any]:
-    engine: dict[str, object] = {"tensor_parallel_size": int(row.n_gpus or 1), "enable_prefix_caching": False}
-    if drive != "open":
-        engine["max_num_seqs"] = max(round(load), 1)
-    if as_published.prefills_apart(row.engine):
-        engine["enable_mixed_chunk"] = False
-    return {
-        "hardware": gpu,
-        "model": {"target": target.model, "weight_dtype": target.weight_dtype},
-        "engine": engine,
-        "workload": _workload(drive, load, lengths),
-    }
+def _obstacles(row: PublishedRow) -> Iterator[str]:
+    """Everything that is unknown here of what a row names, so that one reading tells all of it."""
+    looks: tuple[Callable[[PublishedRow], object], ...] = (_target, _gpu, _engine, _method, _metric)
+    for look in looks:
+        try:
+            look(row)
+        except UnrunnableError as error:
+            yield str(error)
 
 
-def _workload(drive: Drive, load: float, lengths: Lengths) -> dict[str, Any]:
-    """The requests as each drive takes them: equal ones, but where many different ones meet."""
-    if drive == "open":
-        arrivals: dict[str, object] = {"kind": "poisson", "request_rate": load}
-        return {"arrivals": arrivals, **_varied(lengths), "num_requests": OPEN_REQUESTS}
-    arrivals = {"kind": "closed", "max_concurrency": max(round(load), 1)}
-    if drive == "steps":  # priced, not served
-        return {"arrivals": arrivals}
-    if drive == "closed" and load > 1:
-        return {"arrivals": arrivals, **_varied(lengths), "num_requests": CLOSED_ROUNDS * round(load)}
-    fewest, most = CLONE_REQUESTS
-    count = min(max(CLONE_TOKENS // lengths.output, fewest), most) if drive == "clones" else CLOSED_ROUNDS
-    return {"arrivals": arrivals, **_equal(lengths), "num_requests": count}
+def _engine(row: PublishedRow) -> str:
+    return as_published.engine(row.engine)
 
 
-#: Requests of an open loop; per user of a closed one.
-OPEN_REQUESTS, CLOSED_ROUNDS = 400, 8
-#: Batches of clones, one request each: as many as make so many tokens of output, within limits.
-CLONE_TOKENS, CLONE_REQUESTS = 3000, (4, 16)
+def _metric(row: PublishedRow) -> Metric:
+    return metric(row.metric)
 
 
-def _equal(lengths: Lengths) -> dict[str, object]:
-    return {
-        "prompt_tokens": {"kind": "fixed", "value": lengths.prompt},
-        "output_tokens": {"kind": "fixed", "value": lengths.output},
-    }
+def _method(row: PublishedRow) -> str:
+    """Decode steps take the drafter's time as published, whatever it is."""
+    return "" if "decode only" in row.metric else stated_method.method(row.method)
 
 
-def _varied(lengths: Lengths) -> dict[str, object]:
-    return {
-        name: {"kind": "lognormal", "mean": float(mean), "cv": cv, "min": 2, "max": 16 * mean}
-        for name, mean, cv in (
-            ("prompt_tokens", lengths.prompt, lengths.prompt_cv),
-            ("output_tokens", lengths.output, lengths.output_cv),
-        )
-    }
+def _target(row: PublishedRow) -> Target:
+    """Notes may begin with the format of the weights: `int4; ...`."""
+    found = as_published.target(row.target_model)
+    in_notes = as_published.weight_format(row.notes.split(";")[0]) if ";" in row.notes else "auto"
+    return found if found.weight_dtype != "auto" or in_notes == "auto" else Target(found.model, in_notes)
+
+
+def _gpu(row: PublishedRow) -> tuple[str, str]:
+    """The GPU, and what is assumed of it: advisory rows need not name one."""
+    try:
+        return as_published.gpu(row.gpu), ""
+    except UnrunnableError as error:
+        if row.trust >= MIN_TRUST or "not stated" not in str(error) or not as_published.is_prototype(row.engine):
+            raise
+        return ASSUMED_GPU, f"GPU not stated: {ASSUMED_GPU}"
+
+
+def _borrowed(gpu: str) -> str:
+    """What prices a GPU that has no profile of its own."""
+    mine = find_gpu(gpu)
+    profile = choose_profile(mine).profile
+    return "" if profile.is_measured_on(mine) else f"kernels: no profile of {mine.name}, that of {profile.id}"
+
+
+def _num_gpus(row: PublishedRow, target: Target, gpu: str) -> tuple[int, str]:
+    """How many GPUs, and what is assumed of it: where nothing says it, the fewest that hold the weights."""
+    stated = as_published.num_gpus(row.n_gpus, row.gpu)
+    if row.n_gpus.strip() or stated > 1:
+        return stated, ""
+    found = next(_sizes_that_hold(target, gpu), 1)
+    return found, "" if found == 1 else f"{found} GPUs, the fewest that hold the weights"
+
+
+def _sizes_that_hold(target: Target, gpu: str) -> Iterator[int]:
+    size = 1
+    while size <= _MOST_GPUS:
+        data = {
+            "hardware": gpu,
+            "model": {"target": target.model, "weight_dtype": target.weight_dtype},
+            "engine": {"tensor_parallel_size": size, "max_model_len": 1024},
+            "workload": {
+                "arrivals": {"kind": "closed", "max_concurrency": 1},
+                "prompt_tokens": {"kind": "fixed", "value": 256},
+                "output_tokens": {"kind": "fixed", "value": 256},
+            },
+            "arms": {"plain": {}},
+        }
+        try:
+            set_up(load_mapping(data).scenario, "plain", Path())
+            yield size
+        except CapacityError:
+            pass
+        size *= 2
+
+
+def _drafted(row: PublishedRow, drive: Drive, model: str, num_gpus: int) -> Drafted:
+    """The drafter as stated, else with the settings that the engine's documents give."""
+    if drive == "steps":
+        return Drafted(stated_method.drafts(row.k_or_tree, row.notes), "")
+    try:
+        return Drafted(_config(row, row.method, row.k_or_tree, model, num_gpus), "")
+    except UnrunnableError as error:
+        known = documented(row.engine, row.method, row.k_or_tree)
+        if known is None or "not stated" not in str(error):
+            raise
+        found = re.fullmatch(known.k_or_tree, row.k_or_tree.strip().lower())
+        settings = found.expand(known.settings) if found else known.settings
+        config = _config(row, known.drafter or row.method, settings, model, num_gpus)
+        return Drafted(config, f"{' '.join(filter(None, (known.drafter, settings)))}, as documented")
+
+
+def _config(row: PublishedRow, method: str, k_or_tree: str, model: str, num_gpus: int) -> dict[str, object]:
+    config = stated_method.speculative_config(method, k_or_tree, row.notes, model, num_gpus)
+    if config["method"] == "dflash" and "coder" in row.target_model.lower():
+        config["draft_layers"] = 8  # arXiv 2602.06036: 5 layers, 8 for Coder models
+    return config

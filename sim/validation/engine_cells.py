@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sim.hardware.engine_profile import EngineProfile
-from sim.validation.cases import Case, build_cases
+from sim.validation.case import Case
+from sim.validation.cases import build_cases
 from sim.validation.published import read_published
-from sim.validation.speedup import Runner
+from sim.validation.runner import Runner
 
 
 class Selection(NamedTuple):
@@ -124,5 +125,5 @@ def _speedups(runner: Runner, selection: Selection, curve: Sequence[Case], token
 
 
 def _plain(runner: Runner, selection: Selection, case: Case, tokens: float | None) -> Cell:
-    ours = runner.arm(case, "plain", tokens or _stated(case)).in_unit_of(case.row.metric)
+    ours = runner.figure(case, "plain", tokens or _stated(case))
     return Cell(f"{selection.source}, plain", case.row.case_id, True, ours, case.row.plain_value or 1.0)

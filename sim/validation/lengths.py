@@ -51,14 +51,19 @@ class KnownLengths:
     Args:
         rows: all of its rows; one row's lengths serve other rows of the same data set.
         recorded: its recordings.
+
+    Raises:
+        ScenarioError: a recording cannot be read.
     """
 
     def __init__(self, rows: Iterable[PublishedRow], recorded: Mapping[str, Path]) -> None:
+        for path in recorded.values():
+            recorded_methods(path)
         self._recorded = recorded
         stated: dict[str, list[tuple[int, int]]] = defaultdict(list)
         for row in rows:
             prompt, output = _number(row.input_len), _number(row.output_len)
-            if prompt and output:
+            if prompt and output and normalised(row.dataset):
                 stated[normalised(row.dataset)].append((prompt, output))
         self._stated = {name: tuple(np.median(pairs, axis=0).astype(int).tolist()) for name, pairs in stated.items()}
 
@@ -85,8 +90,9 @@ def _stated_or(text: str, elsewhere: int | None) -> tuple[int, str]:
     """A length and what about it is assumed."""
     if number := _number(text):
         return number, ""
-    if limit := re.fullmatch(r"<=?\s*(\d+)", text):
-        return int(limit[1]) // 2, f"half of its limit ({int(limit[1]) // 2})"
+    limit = re.fullmatch(r"(?:<=?|≤|up to|max\.?(?:imum)?(?: of)?)\s*(.+)", text.lower())
+    if limit and (most := _number(limit[1])):
+        return max(most // 2, 1), f"half of its limit ({max(most // 2, 1)})"
     if "long" in text.lower():
         return LONG_TOKENS, f"long ({LONG_TOKENS})"
     if elsewhere:
@@ -95,8 +101,9 @@ def _stated_or(text: str, elsewhere: int | None) -> tuple[int, str]:
 
 
 def _number(text: str) -> int | None:
-    found = re.fullmatch(r"~?\s*(\d+)", text)
-    return int(found[1]) if found else None
+    """A length: `94`, `~94`, `1,024`, `1.5k`; nothing for 0 and for what is no single number."""
+    found = re.fullmatch(r"~?\s*(\d{1,3}(?:,\d{3})+|\d+(?:\.\d+)?)\s*(k?)(?: tokens)?", text.strip().lower())
+    return (round(float(found[1].replace(",", "")) * (1000 if found[2] else 1)) or None) if found else None
 
 
 def _measured(path: Path) -> Lengths:

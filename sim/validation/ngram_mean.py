@@ -7,6 +7,7 @@ import math
 from functools import lru_cache
 from typing import Any
 
+from sim.acceptance.base import MAX_DRAFT_TOKENS
 from sim.acceptance.ngram_markov import NgramMarkov, NgramParameters
 from sim.acceptance.profiles import load_profile, profile_names
 from sim.catalogue import normalised
@@ -26,7 +27,7 @@ def ngram_at(tokens_per_step: float, num_drafts: int, dataset: str) -> dict[str,
 
 @lru_cache(maxsize=4096)
 def _at(tokens_per_step: float, num_drafts: int, profile: str) -> dict[str, Any]:
-    law = NgramParameters.model_validate(load_profile("ngram", profile)["parameters"])
+    law = _as_deep_as_needed(NgramParameters.model_validate(load_profile("ngram", profile)["parameters"]))
 
     def gap(shift: float) -> float:
         survival = NgramMarkov(parameters=_shifted(law, shift)).survival(num_drafts)
@@ -34,6 +35,11 @@ def _at(tokens_per_step: float, num_drafts: int, profile: str) -> dict[str, Any]
 
     shift = -_MOST if gap(-_MOST) > 0 else _MOST if gap(_MOST) < 0 else bisect(gap, -_MOST, _MOST, _STEPS)
     return {"kind": "ngram_markov", "parameters": _shifted(law, shift).model_dump(mode="json")}
+
+
+def _as_deep_as_needed(law: NgramParameters) -> NgramParameters:
+    """Beyond the deepest recorded draft its rate of rescue goes on."""
+    return law.model_copy(update={"rescue": (*law.rescue, *(MAX_DRAFT_TOKENS - 1 - len(law.rescue)) * law.rescue[-1:])})
 
 
 def _shifted(law: NgramParameters, shift: float) -> NgramParameters:

@@ -53,6 +53,7 @@ class SuiteSummary(NamedTuple):
     Attributes:
         headlines, clouds: what its pictures are drawn from.
         checks: what its table of trust is made of.
+        advisory: rows that were run and count for nothing.
     """
 
     name: str
@@ -62,6 +63,7 @@ class SuiteSummary(NamedTuple):
     headlines: tuple[Headline, ...] = ()
     clouds: tuple[Cloud, ...] = ()
     checks: tuple[Check, ...] = ()
+    advisory: int = 0
 
 
 def of_physics(report: Report, steps: Sequence[StepErrors], servers: Sequence[ServerRow]) -> SuiteSummary:
@@ -95,7 +97,7 @@ def of_speedup(suite: Speedups, shares: Sequence[Score]) -> SuiteSummary:
     found, groups = tuple(speedup_gates(suite, shares)), tuple(speedup_groups(suite, shares))
     return SuiteSummary(
         "speedup", found, groups, len(suite.not_run), tuple(speedup_headlines(suite, _limits(found))),
-        tuple(score_clouds(suite.scores)), tuple(speedup_checks(suite)),
+        tuple(score_clouds(suite.scores)), tuple(speedup_checks(suite)), len(suite.advisory),
     )  # fmt: skip
 
 
@@ -123,6 +125,7 @@ def _gates(suite: SuiteSummary) -> str:
     known = [gate for gate in suite.gates if gate.met is not None]
     reached = sum(bool(gate.met) for gate in known)
     rows = f", {suite.not_run} rows not run (with reasons on its page)" if suite.not_run else ""
+    rows += f", {suite.advisory} advisory rows apart" if suite.advisory else ""
     head = f"### {suite.name}: {reached} of {len(known)} reached{rows}"
     return f"{head}\n\n{gate_table(suite.gates)}"
 

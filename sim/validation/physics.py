@@ -27,6 +27,12 @@ OPERATORS = (
     LAYER_PRODUCTS, ELEMENTWISE, SAMPLER,
 )  # fmt: skip
 
+#: Columns of these tables that hold names, and those of numbers that may be 0; the others are above 0.
+_TEXTS = frozenset(
+    ("gpu", "stack", "dtype", "kv_dtype", "weight_dtype", "kernel", "routing", "model", "layer", "op")
+)  # fmt: skip
+COUNTS = ("prefill_q", "prefill_ctx", "n_decode", "decode_ctx")
+
 
 class Comparison(NamedTuple):
     """One GPU, format and kernel of one op group.
@@ -97,13 +103,14 @@ def compare_folder(folder: Path) -> Report:
     """Compare every table that is there.
 
     Raises:
-        CalibrationError: a table is malformed.
+        CalibrationError, ScenarioError: a table is malformed; file, line and column.
     """
     report = Report([], [])
     for operator in OPERATORS:
         path = folder / operator.file
         if path.is_file():
-            table = read_table(path, operator.columns)
+            sizes = [name for name in operator.columns if name not in (*_TEXTS, *COUNTS)]
+            table = read_table(path, operator.columns, sizes, COUNTS)
             _compare_table(operator, with_elementwise_sums(table) if operator is ELEMENTWISE else table, report)
     return report
 

@@ -5,17 +5,29 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from sim.csv_table import Problems, convert, csv_columns, csv_rows
-from sim.errors import ScenarioError
+from sim.csv_table import Cells, Problems, convert, csv_columns, csv_rows
 from sim.text_file import read_text, refuse
+from sim.validation.stated_metric import metric
 
 _TEXT = (
     "case_id", "source", "table_or_section", "target_model", "gpu", "n_gpus", "engine", "method", "k_or_tree",
-    "dataset", "input_len", "output_len", "batch_or_concurrency", "metric", "notes",
+    "dataset", "input_len", "output_len", "batch_or_concurrency", "metric", "notes", "acceptance_rate", "temperature",
 )  # fmt: skip
 _NUMBERS = ("plain_value", "spec_value", "speedup", "mean_accepted_len")
 #: The columns of a table; others may be there and are not used.
 COLUMNS = (*_TEXT, *_NUMBERS, "trust")
+#: Those that a table must have; a missing one of the others is like a blank one.
+REQUIRED = (
+    "case_id",
+    "source",
+    "target_model",
+    "gpu",
+    "engine",
+    "method",
+    "k_or_tree",
+    "batch_or_concurrency",
+    "trust",
+)
 
 #: Rows that another simulator predicted, told by their metric; compared with ours, never scored.
 SIMULATED = "SIMULATED"
@@ -28,6 +40,7 @@ class PublishedRow:
     Attributes:
         table: table or section of the source.
         load: static batch, closed-loop concurrency or `n QPS`.
+        acceptance_rate: as published; sources mean different things by it.
         tokens_per_step: mean tokens emitted per verify step, bonus token included.
         trust: 5 printed table or vector figure with a known protocol, to 2 simulated or a sample or two.
     """
@@ -47,6 +60,8 @@ class PublishedRow:
     load: str
     metric: str
     notes: str
+    acceptance_rate: str
+    temperature: str
     plain_value: float | None
     spec_value: float | None
     speedup: float | None
@@ -60,17 +75,15 @@ class PublishedRow:
 
     @property
     def measured_speedup(self) -> float | None:
-        """As published, else the ratio of the two arms; above 1 = speculation is faster."""
+        """As published, else the ratio of the two arms; above 1 = speculation is faster.
+
+        Raises:
+            UnrunnableError: it is not stated, and the metric does not say which arm is the faster one.
+        """
         if self.speedup is not None or self.plain_value is None or self.spec_value is None:
             return self.speedup
-        slower, faster = (self.spec_value, self.plain_value) if self.is_latency else (self.plain_value, self.spec_value)
-        return faster / slower
-
-    @property
-    def is_latency(self) -> bool:
-        """Whether small values of the metric are good."""
-        words = self.metric.lower()
-        return "latency" in words or "ms per token" in words or "tpot" in words
+        ratio = self.spec_value / self.plain_value
+        return 1 / ratio if metric(self.metric).is_time else ratio
 
 
 def read_published(folder: Path) -> list[PublishedRow]:
@@ -80,30 +93,45 @@ def read_published(folder: Path) -> list[PublishedRow]:
         ScenarioError: a table is malformed or a case is there twice; every fault with its line.
     """
     there = folder / "published"
-    paths = sorted((there if there.is_dir() else folder).glob("*.csv"))
-    rows = [row for path in paths for row in _read(path)]
-    names = [row.case_id for row in rows]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ScenarioError(f"{there}: cases given twice: {', '.join(twice)}")
-    return rows
+    known: dict[str, str] = {}
+    return [row for path in sorted((there if there.is_dir() else folder).glob("*.csv")) for row in _read(path, known)]
 
 
-def _read(path: Path) -> Iterable[PublishedRow]:
-    """Rows of one file; none where it is a table of another kind (no column `case_id`)."""
+def _read(path: Path, known: dict[str, str]) -> Iterable[PublishedRow]:
+    """Rows of one file; none where it is a table of another kind (no column `case_id`). `known`: where each case is."""
     text, _ = read_text(path)
-    header, body = csv_rows(text, path)
+    header, body = csv_rows(text, path) if text.strip() else ([], [])
     if "case_id" not in header:
         return []
-    if missing := [name for name in COLUMNS if name not in header]:
+    if missing := [name for name in REQUIRED if name not in header]:
         raise refuse(path, f"missing columns {', '.join(missing)}")
     problems = Problems(path)
-    columns = {cells.name: cells for cells in csv_columns(text, header, body, problems)}
-    words = [columns[name].text for name in _TEXT]
-    numbers = [convert(columns[name], problems, _positive, None) for name in _NUMBERS]
+    columns = {cells.name: cells for cells in csv_columns(text, header, _filled(body), problems)}
+    blank = Cells("", [""] * len(columns["case_id"].text), columns["case_id"].lines, True)
+    words = [columns.get(name, blank).text for name in _TEXT]
+    numbers = [convert(columns.get(name, blank), problems, _positive, None) for name in _NUMBERS]
+    _check_names(path, columns["case_id"], known, problems)
     trust = convert(columns["trust"], problems, _trust, 0)
     problems.raise_if_any()
     cells = zip(*([one.strip() for one in column] for column in words), *numbers, trust, strict=True)
     return [PublishedRow(*cell) for cell in cells]
+
+
+def _check_names(path: Path, cells: Cells, known: dict[str, str], problems: Problems) -> None:
+    """Every case has a name of its own, over all files."""
+    for line, cell in zip(cells.lines, cells.text, strict=True):
+        name, here = cell.strip(), f"{path.name}:{line}"
+        if not name:
+            problems.add(line, cells.name, "expected a name")
+        elif (first := known.setdefault(name, here)) != here:
+            problems.add(line, cells.name, f"{name!r} is already at {first}")
+
+
+def _filled(rows: list[list[str]]) -> list[list[str]]:
+    """Without blank lines at the end."""
+    while rows and not any(rows[-1]):
+        rows = rows[:-1]
+    return rows
 
 
 def _positive(cell: str) -> float | None:

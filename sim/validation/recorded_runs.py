@@ -20,8 +20,9 @@ from sim.errors import ScenarioError, SimError
 from sim.metrics.record import RunRecord, Status
 from sim.scenario.build import simulate
 from sim.scenario.load import load_mapping
+from sim.text_file import read_text, refuse
 from sim.validation import as_published
-from sim.validation.recorded_series import SECONDS, Clock, Series, compare_series, find_clock
+from sim.validation.recorded_series import Clock, Series, compare_series, find_clock, read_states
 from sim.validation.scores import Score
 from sim.validation.shipped import peer_error
 
@@ -29,6 +30,8 @@ Floats = NDArray[np.float64]
 
 _REQUESTS = ("queued_s", "first_token_s", "last_token_s", "input_tokens", "output_tokens")
 _LIMITS = ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "tensor_parallel_size", "enable_expert_parallel")
+_CACHE = ("block_size", "gpu_memory_utilization")
+_KV_DTYPES = {"fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "bfloat16": "bf16", "float16": "fp16"}
 _STATISTICS: dict[str, Callable[[Floats], float]] = {
     "mean": lambda values: float(values.mean()),
     "P99": lambda values: float(np.percentile(values, 99)),
@@ -47,32 +50,56 @@ class RecordedRun(NamedTuple):
 
 
 def recorded_runs(folder: Path) -> tuple[list[RecordedRun], list[tuple[str, str]]]:
-    """Replay every run in `folder`/recorded_vllm or `folder`; also those that cannot be, with the reason."""
+    """Replay every run in `folder`/recorded_vllm or `folder`; also those that cannot be, with the reason.
+
+    Raises:
+        SimError: the files of a run are malformed; file, line and column.
+    """
     there = folder / "recorded_vllm"
     found, not_run = [], []
     for path in sorted((there if there.is_dir() else folder).glob("*_requests.csv")):
-        name = path.name.removesuffix("_requests.csv")
+        recording = read_recorded(path)
         try:
-            found.append(_run(path, name))
+            found.append(_run(recording))
         except SimError as error:
-            not_run.append((name, str(error).splitlines()[0]))
+            not_run.append((recording.name, str(error).splitlines()[0]))
     return found, not_run
 
 
-def _run(path: Path, name: str) -> RecordedRun:
+class Recorded(NamedTuple):
+    """The files of one run; `seconds` is None where the series was not recorded."""
+
+    name: str
+    requests: Table
+    engine: Mapping[str, Any]
+    seconds: Table | None
+
+
+def read_recorded(path: Path) -> Recorded:
+    """The run whose requests are at `path`.
+
+    Raises:
+        SimError: a file is missing or malformed; file, line and column.
+    """
+    name = path.name.removesuffix("_requests.csv")
+    requests = read_table(path, _REQUESTS, _REQUESTS[3:], _REQUESTS[:3])
+    engine = _engine(path.with_name(f"{name}_engine.json"))
+    states = path.with_name(f"{name}_seconds.csv")
+    return Recorded(name, requests, engine, read_states(states) if states.is_file() else None)
+
+
+def _run(recorded: Recorded) -> RecordedRun:
     """One run.
 
     Raises:
-        SimError: its files are malformed, or name a GPU or model that is unknown.
+        SimError: GPU or model unknown, or limits that cannot be simulated.
     """
-    requests = read_table(path, _REQUESTS)
-    engine = _engine(path.with_name(f"{name}_engine.json"))
+    name, requests, engine, seconds = recorded
+    gpu = as_published.gpu(str(engine["gpu"]))
     ours, naive = (_replay(requests, engine, naive=x) for x in (False, True))
-    gpu, states = as_published.gpu(str(engine["gpu"])), path.with_name(f"{name}_seconds.csv")
     scores, preemptions = tuple(_latencies(name, requests, ours, naive)), int(ours.requests.num_preemptions.sum())
-    if not states.is_file():
+    if seconds is None:
         return RecordedRun(name, gpu, scores, (), None, preemptions)
-    seconds = read_table(states, SECONDS)
     clock = find_clock(seconds, requests)
     series = compare_series(name, seconds, clock, ours, naive, overlaps=_overlaps(engine))
     return RecordedRun(name, gpu, scores, tuple(series), clock, preemptions)
@@ -80,11 +107,13 @@ def _run(path: Path, name: str) -> RecordedRun:
 
 def _engine(path: Path) -> Mapping[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ScenarioError(f"{path.name}: {error}") from None
+        found = json.loads(read_text(path)[0])
+    except json.JSONDecodeError as error:
+        raise refuse(path, f"not JSON, column {error.colno}: {error.msg}", error.lineno) from None
     if not isinstance(found, dict) or not {"gpu", "model", "max_num_seqs"} <= found.keys():
-        raise ScenarioError(f"{path.name}: expected gpu, model and max_num_seqs")
+        raise refuse(path, "expected an object with gpu, model and max_num_seqs")
+    if not isinstance(found.get("kv_cache") or {}, dict):
+        raise refuse(path, "kv_cache: expected an object")
     return found
 
 
@@ -114,15 +143,20 @@ def _server(engine: Mapping[str, Any]) -> str:
 
 
 def _scenario(engine: Mapping[str, Any], trace: Path, *, naive: bool) -> dict[str, Any]:
-    cache = engine.get("kv_cache") or {}
+    cache, target = engine.get("kv_cache") or {}, as_published.target(str(engine["model"]))
     profile = as_published.engine(_server(engine))
     limits = {name: engine[name] for name in _LIMITS if engine.get(name) is not None}
+    limits |= {name: cache[name] for name in _CACHE if cache.get(name) is not None}
     cached = (
         {} if cache.get("enable_prefix_caching") is None else {"enable_prefix_caching": cache["enable_prefix_caching"]}
     )
     return {
         "hardware": as_published.gpu(str(engine["gpu"])),
-        "model": as_published.target(str(engine["model"])).model,
+        "model": {
+            "target": target.model,
+            "weight_dtype": target.weight_dtype,
+            "kv_cache_dtype": _KV_DTYPES.get(str(engine.get("kv_cache_dtype")), engine.get("kv_cache_dtype") or "auto"),
+        },
         "engine": {**limits, **cached, **_blocks(cache), "async_scheduling": _overlaps(engine)},
         "cost_model": {"kind": "naive"} if naive else {"kind": "roofline", "engine": profile},
         "arms": {"plain": {}},
@@ -135,9 +169,12 @@ def _replicas(engine: Mapping[str, Any]) -> dict[str, Any]:
     """Data-parallel engines: replicas behind vLLM's own score.
 
     Raises:
-        UnrunnableError: their experts are spread over all of them, so that no engine steps alone.
+        UnrunnableError: their experts are spread over all of them, so that no engine steps alone; or stages of a
+            pipeline.
     """
-    count = int(engine.get("data_parallel_size") or 1)
+    count = as_published.num_gpus(str(engine.get("data_parallel_size") or 1), "")
+    if engine.get("pipeline_parallel_size") not in (None, 1):
+        raise as_published.UnrunnableError("pipeline parallelism is not simulated")
     if count > 1 and engine.get("enable_expert_parallel"):
         raise as_published.UnrunnableError(f"experts spread over {count} data-parallel engines are not simulated")
     return {"replicas": count, "router": {"kind": "shortest_queue"}} if count > 1 else {}
@@ -154,7 +191,7 @@ def _latencies(name: str, requests: Table, ours: RunRecord, naive: RunRecord) ->
     arrival, first, last = (requests.numbers(column) for column in ("queued_s", "first_token_s", "last_token_s"))
     measured = _milliseconds(arrival, first, last, requests.numbers("output_tokens"))
     simulated, peaks = (_of_record(record) for record in (ours, naive))
-    for what, values in measured.items():
+    for what, values in ((what, values) for what, values in measured.items() if values.size):
         for statistic, of in _STATISTICS.items():
             peer = peer_error(f"{name} {statistic} {what}")
             found = of(values)

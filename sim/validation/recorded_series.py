@@ -7,18 +7,19 @@ the prompt tokens whose first output token falls into each second, and the reque
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.calibration.tables import Table
+from sim.calibration.tables import Table, read_table
 from sim.metrics.record import RunRecord
 
 Floats = NDArray[np.float64]
 
-#: Columns of a table of states. `prompt_throughput` sets the clock where there is one.
-SECONDS = ("t", "running", "waiting", "kv_cache_pct")
+#: Columns of a table of states; KV use may be missing. `prompt_throughput` sets the clock where there is one.
+SECONDS, _KV = ("t", "running", "waiting"), "kv_cache_pct"
 _PROMPTS = "prompt_throughput"
 #: Offsets tried within the second that the end of the run allows, beside those at which a first token changes rows.
 _TRIED = 200
@@ -54,6 +55,15 @@ class Series(NamedTuple):
     seconds: Floats
     measured: Floats
     simulated: Floats
+
+
+def read_states(path: Path) -> Table:
+    """The table of states.
+
+    Raises:
+        SimError: it is malformed; file, line and column.
+    """
+    return read_table(path, SECONDS, counts=(*SECONDS, _PROMPTS), optional=(_KV,))
 
 
 def find_clock(seconds: Table, requests: Table) -> Clock:
@@ -100,9 +110,9 @@ def compare_series(
         overlaps: the engine had scheduled the next step when it noted the state.
     """
     at = seconds.numbers("t")
-    for what, column in (("running", "running"), ("waiting", "waiting"), ("KV use", "kv_cache_pct")):
-        measured = seconds.numbers(column)
-        span = float(np.ptp(measured))
+    for what, column in (("running", "running"), ("waiting", "waiting"), ("KV use", _KV)):
+        measured = seconds.optional_numbers(column)
+        span = float(np.ptp(measured))  # NaN where a second is missing
         if span > 0:
             both = [noted(record, what, at - clock.ahead_s, overlaps=overlaps) for record in (ours, naive)]
             rms, naive_rms = (100 * float(np.sqrt(np.mean((state - measured) ** 2))) / span for state in both)

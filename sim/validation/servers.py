@@ -15,18 +15,20 @@ from statistics import median
 from typing import NamedTuple
 
 from sim.calibration.fit import ErrorStats, error_stats
+from sim.calibration.linear import DTYPES
 from sim.calibration.tables import read_table
 from sim.cost.base import BoundCost
 from sim.cost.passes import plain_pass, prefill_pass
 from sim.cost.roofline import Naive, Roofline, bind_roofline
 from sim.deployment import Deployment, plan_deployment
-from sim.errors import CalibrationError, SimError
+from sim.errors import SimError
 from sim.hardware.catalogue import find_gpu
 from sim.hardware.engine_profile import find_engine
 from sim.hardware.gpu import Gpu
 from sim.hardware.profile import ChosenProfile, choose_profile
 from sim.models.catalogue import find_model
 from sim.models.model import Model
+from sim.validation import as_published
 from sim.validation.host_fit import Prediction, Setting, column, fit_host
 
 #: The table of whole servers in a folder of timings.
@@ -105,18 +107,16 @@ def read_settings(path: Path) -> dict[Server, dict[Setting, list[Measured]]]:
     """Measured times by server and setting; settings that are not tensor parallel get tp 0.
 
     Raises:
-        CalibrationError: the file is malformed; names columns and rows.
+        CalibrationError, ScenarioError: the file is malformed; names columns and rows.
     """
-    table = read_table(path, _COLUMNS)
-    first = table.numbers("ttft_ms").tolist() if "ttft_ms" in table.columns else [math.nan] * len(table)
+    table = read_table(path, _COLUMNS, _COLUMNS[4:9], optional=(*_COLUMNS[9:], "ttft_ms"))
+    first = table.optional_numbers("ttft_ms").tolist()
     spread = [_spread(*key) for key in table.keys(("tp", "moe_ep", "attention_dp"))]
     servers = [Server(m, g.replace("_", "-"), b, p) for m, g, b, p in table.keys(_COLUMNS[:4])]
     numbers = [table.numbers(name).tolist() for name in _COLUMNS[4:9]]
     found: dict[Server, dict[Setting, list[Measured]]] = defaultdict(lambda: defaultdict(list))
     lines = zip(servers, spread, *numbers, first, strict=True)
-    for line, (server, whole, isl, osl, concurrency, tp, tpot, ttft) in enumerate(lines, start=2):
-        if not (min(isl, osl, concurrency, tp, tpot) > 0 and math.isfinite(isl + osl + concurrency + tp + tpot)):
-            raise CalibrationError(f"{path.name}: row {line}: lengths, concurrency, tp and tpot_ms must be positive")
+    for server, whole, isl, osl, concurrency, tp, tpot, ttft in lines:
         layout = (0, False) if whole is None else (round(tp), whole)
         setting = Setting(round(isl), round(osl), round(concurrency), *layout)
         found[server][setting].append(Measured(tpot, ttft))
@@ -158,11 +158,15 @@ def predict(
 
 
 def served_model(name: str) -> Model:
-    """The catalogue's entry for a Hugging Face id, or for the name of its repository."""
+    """The catalogue's entry for a Hugging Face id, or of the shape of a name.
+
+    Raises:
+        SimError: there is none.
+    """
     try:
         return find_model(name, Path())
     except SimError:
-        return find_model(name.rsplit("/", 1)[-1].lower().removesuffix("-instruct"), Path())
+        return find_model(as_published.target(name).model, Path())
 
 
 def _deploy(server: Server, model: Model, gpu: Gpu, setting: Setting) -> Deployment:
@@ -179,10 +183,17 @@ def _deploy(server: Server, model: Model, gpu: Gpu, setting: Setting) -> Deploym
 
 
 def weight_dtype(server: Server, model: Model) -> str:
-    """`fp4` is the model's own 4-bit format where it has one, else NVFP4; no precision is 16 bits."""
+    """`fp4` is the model's own 4-bit format where it has one, else NVFP4; none is that of name or model."""
     if server.precision == "fp4":
         return "mxfp4" if model.weight_dtype == "mxfp4" else "nvfp4"
-    return server.precision or "bf16"
+    if not server.precision:
+        named = as_published.weight_format(server.model)
+        return model.weight_dtype if named == "auto" else named
+    return DTYPES.get(server.precision.lower(), _WEIGHT_ONLY.get(server.precision.lower(), server.precision))
+
+
+#: Precisions that calibration tables do not have.
+_WEIGHT_ONLY = {"w4a16": "int4", "awq": "int4", "gptq": "int4", "w8a8": "int8"}
 
 
 def kv_dtype(server: Server, gpu: Gpu) -> str:

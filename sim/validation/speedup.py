@@ -7,30 +7,25 @@ scored.
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from sim.errors import SimError
 from sim.experiment.analytic import decode_step, speedup_and_band
-from sim.hardware.engine_profile import EngineProfile
 from sim.scenario.build import ArmSetup, set_up
 from sim.scenario.load import load_mapping
-from sim.validation import as_published
+from sim.validation import stated_method
 from sim.validation.as_published import UnrunnableError
-from sim.validation.candidate import with_engine
-from sim.validation.cases import Case, NotRun, build_cases
-from sim.validation.harness.base import ArmTimes, Drive
-from sim.validation.harness.clones import clones
-from sim.validation.harness.load import loaded
+from sim.validation.case import Case
+from sim.validation.cases import NotRun, build_cases, first_line
+from sim.validation.harness.base import ArmTimes
 from sim.validation.harness.steps import stated_steps, step_times
+from sim.validation.levels import Levelled, Tokens, Unlevelled, levelled
 from sim.validation.published import PublishedRow, read_published
+from sim.validation.runner import Runner
 from sim.validation.scores import Score
-
-_DRIVES: Mapping[str, Drive] = {"clones": clones, "closed": loaded, "open": loaded}
-
-#: How well a solved mean must explain the speed-up that it is solved from, and how often that is tried.
-_SOLVED, _MOST_TRIES = 5e-4, 30
+from sim.validation.theory_rows import theory_scores
 
 
 class Found(NamedTuple):
@@ -54,20 +49,37 @@ class Found(NamedTuple):
 
 
 class Speedups(NamedTuple):
-    """The whole suite: cases that were run, rows that were not, with the reason, and rows of another simulator."""
+    """The whole suite: cases that were run, rows that were not, with the reason, and rows of another simulator.
+
+    Attributes:
+        found: what counts.
+        advisory: run and shown, and outside of all targets.
+        theory: the closed form for rows that cannot be run; advisory too.
+    """
 
     found: tuple[Found, ...]
     not_run: tuple[NotRun, ...]
     simulated: tuple[PublishedRow, ...]
+    advisory: tuple[Found, ...] = ()
+    theory: tuple[Score, ...] = ()
 
     @property
     def scores(self) -> list[Score]:
-        """All of them; a plain arm that several rows share counts once."""
-        once: dict[object, Score] = {}
-        for score in (score for found in self.found for score in found.scores):
-            about = (score.group, score.load, score.measured) if score.quantity == "plain" else score.name
-            once.setdefault((score.quantity, about), score)
-        return list(once.values())
+        """All that count; a plain arm that several rows share counts once."""
+        return _once(self.found)
+
+    @property
+    def advisory_scores(self) -> list[Score]:
+        """Those outside of all targets."""
+        return _once(self.advisory)
+
+
+def _once(found: Iterable[Found]) -> list[Score]:
+    once: dict[object, Score] = {}
+    for score in (score for one in found for score in one.scores):
+        about = (score.group, score.load, score.measured) if score.quantity == "plain" else score.name
+        once.setdefault((score.quantity, about), score)
+    return list(once.values())
 
 
 def run_speedups(folder: Path) -> Speedups:
@@ -78,18 +90,31 @@ def run_speedups(folder: Path) -> Speedups:
     """
     rows = read_published(folder)
     cases, not_run = build_cases(rows, folder)
-    peers = Peers(rows)
-    curves: dict[tuple[str, ...], list[Case]] = defaultdict(list)
-    for case in cases:
-        alone = (case.row.case_id,)
-        curves[alone if case.drive == "steps" else case.curve].append(case)
-    runner, found = Runner(), []
-    for curve in curves.values():
+    peers, runner = Peers(rows), Runner()
+    found: list[Found] = []
+    for one in _levelled(runner, cases):
         try:
-            found += list(_curve(runner, sorted(curve, key=lambda case: case.load), peers))
+            if isinstance(one, Unlevelled):
+                raise UnrunnableError(one.reason)
+            found.append(_steps(one.case) if one.case.drive == "steps" else _found(runner, one, peers))
         except SimError as error:
-            not_run += [NotRun(case.row, str(error).splitlines()[0]) for case in curve]
-    return Speedups(tuple(found), tuple(not_run), tuple(row for row in rows if row.simulated))
+            not_run.append(NotRun(one.case.row, first_line(error)))
+    scored, advisory = (tuple(one for one in found if one.case.advisory is apart) for apart in (False, True))
+    theory, not_run = theory_scores(not_run)
+    return Speedups(scored, tuple(not_run), tuple(row for row in rows if row.simulated), advisory, tuple(theory))
+
+
+def _levelled(runner: Runner, cases: Sequence[Case]) -> Iterator[Levelled | Unlevelled]:
+    """Each case with its acceptance; what is scored never rests on an advisory row."""
+    sweeps: dict[tuple[object, ...], list[Case]] = defaultdict(list)
+    for case in cases:
+        if case.drive == "steps":
+            tokens = case.row.tokens_per_step
+            yield Levelled(case, (tokens, tokens), "")
+        else:
+            sweeps[(*case.sweep, case.advisory)].append(case)
+    for sweep in sweeps.values():
+        yield from levelled(runner, sweep)
 
 
 class Peers:
@@ -108,82 +133,37 @@ class Peers:
 
     def _key(self, row: PublishedRow) -> tuple[object, ...] | None:
         try:
-            drafts = as_published.drafts(row.k_or_tree, row.notes)
-            what = as_published.method(row.method)
+            drafts = stated_method.drafts(row.k_or_tree, row.notes)
+            what = stated_method.method(row.method)
         except UnrunnableError:
             return None
         return (row.target_model, row.dataset, what, json.dumps(drafts), row.load)
 
 
-class Runner:
-    """Runs arms of cases, each distinct one once.
-
-    Args:
-        engine: whose costs are taken in the place of each case's own; None for its own. Naive runs have none.
-    """
-
-    def __init__(self, engine: EngineProfile | None = None) -> None:
-        self._known: dict[str, ArmTimes] = {}
-        self._engine = engine
-
-    def arm(self, case: Case, arm: str, tokens: float | None, *, naive: bool = False) -> ArmTimes:
-        """Drive one arm of a case."""
-        data = case.scenario(tokens, naive=naive)
-        mine = {**data, "arms": {arm: data["arms"][arm]}}
-        key = json.dumps([case.drive, case.recorded, mine], default=str)
-        if key not in self._known:
-            scenario = load_mapping(data).scenario
-            if self._engine is not None and not naive:
-                scenario = with_engine(scenario, self._engine)
-            self._known[key] = _DRIVES[case.drive](scenario, arm, case.recorded)
-        return self._known[key]
-
-    def speedup(self, case: Case, tokens: float | None, *, naive: bool = False) -> float:
-        """Of the metric that the source measured; above 1 = faster."""
-        plain, spec = (
-            self.arm(case, arm, tokens, naive=naive).in_unit_of(case.row.metric) for arm in ("plain", "spec")
-        )
-        return plain / spec if case.row.is_latency else spec / plain
-
-    def solved(self, case: Case, measured: float, *, naive: bool = False) -> float:
-        """The mean tokens per step that gives this speed-up (false position).
-
-        Raises:
-            UnrunnableError: no mean does.
-        """
-        low, high = 1.0, as_published.depth(case.config) + 1.0
-        below, above = (self.speedup(case, x, naive=naive) - measured for x in (low, high))
-        if below > 0 or above < 0:
-            raise UnrunnableError(f"no acceptance explains the speed-up at {case.row.load}")
-        tokens = low
-        for _ in range(_MOST_TRIES):
-            tokens = low - below * (high - low) / (above - below)
-            gap = self.speedup(case, tokens, naive=naive) - measured
-            if abs(gap) < _SOLVED * measured:
-                break
-            if gap < 0:
-                low, below, above = tokens, gap, above / 2
-            else:
-                high, above, below = tokens, gap, below / 2
-        return tokens
+def group_of(case: Case) -> str:
+    """Heading of a case in reports."""
+    row = case.row
+    return f"{_listed(row.source, row.table)}: {_listed(row.target_model, row.gpu, row.engine)}"
 
 
-def _curve(runner: Runner, cases: Sequence[Case], peers: Peers) -> Iterator[Found]:
-    """Cases that differ in the load only, smallest first."""
-    if cases[0].drive == "steps":
-        yield from (_steps(case) for case in cases)
-    elif cases[0].recorded or all(case.row.tokens_per_step for case in cases):
-        for case in cases:
-            tokens = None if case.recorded else case.row.tokens_per_step
-            how = f"sequences {case.recorded.path.name}" if case.recorded else f"stated {tokens:g}"
-            yield _found(runner, case, (tokens, tokens), how, peers)
-    else:
-        first = cases[0]
-        tokens, naive = (runner.solved(first, _speedup_of(first), naive=naive) for naive in (False, True))
-        yield Found(first, tokens, tuple(_plain(runner, first, (tokens, naive))), "solved here")
-        for case in cases[1:]:
-            how = f"{tokens:.2f}, solved at {first.row.load}"
-            yield _found(runner, case, (tokens, naive), how, peers)
+def _listed(*parts: str) -> str:
+    """Those that are stated."""
+    return ", ".join(filter(None, parts))
+
+
+def _found(runner: Runner, one: Levelled, peers: Peers) -> Found:
+    """Run a case."""
+    case, tokens = one.case, one.tokens
+    plain = tuple(_plain(runner, case, tokens))
+    if one.solved:
+        return Found(case, tokens[0], plain, one.how)
+    row, priced = case.row, runner.speedup(case, tokens[0])
+    low, high = _band(case, tokens[0], runner.arm(case, "plain", tokens[0]))
+    speedup = Score(
+        row.case_id, group_of(case), "speed-up", row.load, priced, _speedup_of(case), priced * low, priced * high,
+        runner.speedup(case, tokens[1], naive=True), peers.of(row), "; ".join((f"acceptance {one.how}", *case.remarks)),
+    )  # fmt: skip
+    return Found(case, tokens[0], (speedup, *plain), one.how)
 
 
 def _speedup_of(case: Case) -> float:
@@ -193,36 +173,15 @@ def _speedup_of(case: Case) -> float:
     return speedup
 
 
-def group_of(case: Case) -> str:
-    """Heading of a case in reports."""
-    row = case.row
-    return f"{row.source}, {row.table}: {row.target_model}, {row.gpu}, {row.engine}"
-
-
-#: Mean tokens per step with our prices and with naive ones; None for recorded sequences.
-Tokens = tuple[float | None, float | None]
-
-
-def _found(runner: Runner, case: Case, tokens: Tokens, how: str, peers: Peers) -> Found:
-    """Run a case."""
-    row = case.row
-    priced = runner.speedup(case, tokens[0])
-    low, high = _band(case, tokens[0], runner.arm(case, "plain", tokens[0]))
-    speedup = Score(
-        row.case_id, group_of(case), "speed-up", row.load, priced, _speedup_of(case), priced * low, priced * high,
-        runner.speedup(case, tokens[1], naive=True), peers.of(row), "; ".join((f"acceptance {how}", *case.remarks)),
-    )  # fmt: skip
-    return Found(case, tokens[0], (speedup, *_plain(runner, case, tokens)), how)
-
-
 def _plain(runner: Runner, case: Case, tokens: Tokens) -> Iterator[Score]:
     """The plain arm's own figure, where the row has it."""
     row = case.row
-    if not row.plain_value or ("latency" in row.metric and case.lengths.assumed):
-        return  # the latency of whole requests is that of their lengths
+    whole = case.metric.figure in ("latency", "TTFT")  # of whole requests: of their lengths
+    if not row.plain_value or not case.metric.absolute or (whole and case.lengths.assumed):
+        return
     times = runner.arm(case, "plain", tokens[0])
-    ours, error = times.in_unit_of(row.metric), _plain_step_error(case, tokens[0], times)
-    naive = runner.arm(case, "plain", tokens[1], naive=True).in_unit_of(row.metric)
+    ours, error = runner.figure(case, "plain", tokens[0]), _plain_step_error(case, tokens[0], times)
+    naive = runner.figure(case, "plain", tokens[1], naive=True)
     band = ours * (1 - error), ours * (1 + error)
     yield Score(row.case_id, group_of(case), "plain", row.load, ours, row.plain_value, *band, naive)
 
@@ -259,7 +218,7 @@ def _steps(case: Case) -> Found:
     row, stated = case.row, stated_steps(case.row.notes)
     if stated is None or not row.plain_value or not row.tokens_per_step:
         raise UnrunnableError("times of drafting and verification, or tokens per step not stated")
-    context, group = int(row.input_len), group_of(case)
+    context, group = _context(case), group_of(case)
     times, errors = [], []
     for naive in (False, True):
         setup = set_up(load_mapping(case.scenario(None, naive=naive)).scenario, "plain", Path())
@@ -276,3 +235,9 @@ def _steps(case: Case) -> Found:
               ours.plain_ms * (1 + errors[0]), naive_times.plain_ms),
     )  # fmt: skip
     return Found(case, row.tokens_per_step, scores, f"stated {row.tokens_per_step:g}")
+
+
+def _context(case: Case) -> int:
+    if "prompt" in case.lengths.assumed:
+        raise UnrunnableError(f"context of the steps not stated: {case.row.input_len!r}")
+    return case.lengths.prompt

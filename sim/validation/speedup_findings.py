@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.theory.crossings import crossings
-from sim.validation.cases import Case
+from sim.validation.case import Case
 from sim.validation.speedup import Found, group_of
 
 #: Curves that move by less say nothing about their direction.

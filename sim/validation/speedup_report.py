@@ -24,15 +24,35 @@ _INTRODUCTION = """# Speed-up: published comparisons, predicted and measured
 Written by `specsim validate speedup`. Every case goes through the simulated server as its source drove the real one:
 **clones** are batches of copies of one request, timed from the first prompt to the last token; **closed** loops of so
 many users; **open** loops of Poisson arrivals; **steps** are decode steps of one uniform batch, with the drafter's
-time as published. Only rows of trust 4 and 5 are scored.
+time as published. Rows of trust 4 and 5 are scored; those of trust 3 are advisory.
 
 - **error** in per cent (shares: points), with a bar, a character a per cent. **band**: one sigma of the model's own
   error.
 - **naive**: the same with datasheet peaks and no fixed costs. **peer**: another simulator's error, where it published
   one.
-- Acceptance is the source's: recorded sequences or the mean a row states. *Solved at b*: the row states none, so the
-  mean that explains the smallest load predicts the others; that row is not scored. Nothing else is fitted here, but
-  the engine profiles `vllm-0.10` and `sglang` were fitted to some of these very cells: see [README.md](README.md).
+- Acceptance is the source's: recorded sequences or the mean a row states, also at another load. *Carried over from
+  K*: the mean at another K, with the law of a shipped profile. *Solved at b* (or at K): no row states one, so the
+  mean that explains the smallest load, or the smallest K, predicts the others; that row is not scored. Nothing else is
+  fitted here, but the engine profiles `vllm-0.10` and `sglang` were fitted to some of these very cells: see
+  [README.md](README.md).
+"""
+
+_ADVISORY = """## Advisory
+
+Run like the others and outside of all targets: rows of trust 3 (research prototypes, second-hand figures), and rows
+whose tree is that of the engine's documents, not of the row. Most are prototypes on eager kernels, which are 2 to 3
+times slower a step than a serving engine, so that their speed-ups come close to the tokens per step: engine profile
+`hf`, whose times are orders of magnitude (its draft pass is from one row of the EAGLE-3 paper's table 1, the rest was
+not fitted). Where such a row names no GPU, an A100-80GB is assumed, or as many as hold the weights. These tables differ
+among each other by more than the model does: for EAGLE-3 on Vicuna-13B the paper has 5.58 at 6.65 tokens a step,
+the Spec-Bench leaderboard 3.02 at 5.71.
+"""
+
+_THEORY = """## Theory where the model cannot be described
+
+Chains of a draft model at batch 1 that state alpha: speed-up = Omega(alpha, K) / (K c + 1). The cost c of a drafter is
+from its first row, the others are predicted. Advisory: it checks the formula and the source's rates against each
+other.
 """
 
 
@@ -51,8 +71,26 @@ def render_speedup(suite: Speedups, shares: Sequence[Score], pictures: Pictures 
         *(f"## {name}\n\n{score_table(scores)}" for name, scores in _by_group(suite.scores)),
         shown(pictures, "speedup-shares"),
         *(f"## Time shares: {name}\n\n{score_table(scores)}" for name, scores in _by_group(shares)),
+        _advisory(suite),
+        *(
+            f"{_THEORY}\n{summary_table([('all', suite.theory)])}\n\n{score_table(suite.theory)}"
+            for _ in suite.theory[:1]
+        ),
         "## Not run\n\n" + reasons((one.row.case_id, one.reason) for one in suite.not_run),
     )
+
+
+def _advisory(suite: Speedups) -> str:
+    groups = _by_group(suite.advisory_scores)
+    if not groups:
+        return ""
+    summaries = [
+        (f"{name}: {quantity}", [score for score in scores if score.quantity == quantity])
+        for name, scores in groups
+        for quantity in dict.fromkeys(score.quantity for score in scores)
+    ]
+    tables = [f"### {name}\n\n{score_table(scores)}" for name, scores in groups]
+    return "\n\n".join([_ADVISORY.strip(), summary_table(summaries), *tables])
 
 
 def _by_group(scores: Sequence[Score]) -> list[tuple[str, list[Score]]]:

@@ -11,7 +11,8 @@ import numpy as np
 
 from sim.scenario.build import set_up
 from sim.scenario.load import load_mapping
-from sim.validation.cases import Case, build_cases
+from sim.validation.case import Case
+from sim.validation.cases import build_cases
 from sim.validation.harness.steps import stated_steps, step_times
 from sim.validation.published import read_published
 

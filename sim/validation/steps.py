@@ -49,22 +49,62 @@ def compare_steps(folder: Path, choose: Choose = choose_profile, *, refit: bool 
         choose: the profile to price a GPU with; by default the best shipped one.
         refit: also predict from fits without the shape at hand.
     """
+    return [
+        errors
+        for layers, attention in _groups(folder)
+        if attention and not _obstacle(layers)
+        for errors in _errors_of(layers, attention, choose, refit)
+    ]
+
+
+class SkippedSteps(NamedTuple):
+    """Rows of layers that make no whole step, and why."""
+
+    what: str
+    rows: int
+    reason: str
+
+
+def skipped_steps(folder: Path) -> list[SkippedSteps]:
+    """What `compare_steps` leaves out."""
+    return [
+        SkippedSteps(f"whole steps: {' '.join(next(iter(layers.keys(_KEY))))}", len(layers), reason)
+        for layers, attention in _groups(folder)
+        if (reason := _obstacle(layers) or ("" if attention else "no rows of it in attention_mixed.csv"))
+    ]
+
+
+_KEY = ("gpu", "model", "tp")
+
+
+def _groups(folder: Path) -> list[tuple[Table, Table | None]]:
+    """Layers and mixed attention of every GPU, model and TP; nothing without both tables."""
     if not ((folder / "layers.csv").is_file() and (folder / "attention_mixed.csv").is_file()):
         return []
-    layers = read_table(folder / "layers.csv", LAYER_PRODUCTS.columns)
-    mixed = read_table(folder / "attention_mixed.csv", (*MIXED.columns, "tp"))
-    kernels = dict(mixed.groups(("gpu", "model", "tp")))
-    both = [(rows, kernels[key]) for key, rows in layers.groups(("gpu", "model", "tp")) if key in kernels]
-    return [errors for rows, attention in both for errors in _errors_of(rows, attention, choose, refit)]
+    layers = read_table(folder / "layers.csv", LAYER_PRODUCTS.columns, ("tp", "tokens", "time_us"))
+    mixed = read_table(folder / "attention_mixed.csv", (*MIXED.columns, "tp"), ("tp", "time_us"), MIXED.columns[5:9])
+    kernels = dict(mixed.groups(_KEY))
+    return [(rows, kernels.get(key)) for key, rows in layers.groups(_KEY)]
+
+
+def _obstacle(layers: Table) -> str:
+    """Why no whole step can be summed; "" for none."""
+    try:
+        find_gpu(str(layers.text("gpu")[0]))
+        experts = model_of(layers).experts
+    except (ScenarioError, CalibrationError) as error:
+        return str(error).splitlines()[0]
+    if experts:
+        return "a mixture of experts, whose experts are not among its layers"
+    missing = {*PRODUCTS, "lm_head", "sampler"} - set(map(str, layers.text("layer")))
+    return f"layers not measured: {', '.join(sorted(missing))}" if missing else ""
 
 
 def _errors_of(layers: Table, attention: Table, choose: Choose, refit: bool) -> list[StepErrors]:
-    """Nothing for a GPU or model that we do not know, and where layers of a step were not measured."""
+    """Nothing where too few rows are there to refit."""
     try:
-        steps = _Steps(layers, attention, choose, refit)
-        complete = {*PRODUCTS, "lm_head", "sampler"} <= set(map(str, layers.text("layer")))
-        return steps.errors() if complete and not steps.model.experts else []
-    except (ScenarioError, CalibrationError):
+        return _Steps(layers, attention, choose, refit).errors()
+    except CalibrationError:
         return []
 
 

@@ -48,6 +48,7 @@ def _as_row(shares: ShareRow) -> PublishedRow:
         case_id=f"shares {shares.method} {shares.batch}", source=shares.source, table="time shares",
         target_model=shares.target_model, gpu=shares.gpu, n_gpus=str(shares.n_gpus), engine=shares.engine,
         method=method, k_or_tree=k, dataset=shares.dataset, input_len=shares.input_len, output_len="",
-        load=str(shares.batch), metric="time shares", notes="", plain_value=None, spec_value=None, speedup=None,
+        load=str(shares.batch),
+        metric="", notes="", acceptance_rate="", temperature="", plain_value=None, spec_value=None, speedup=None,
         tokens_per_step=None, trust=shares.trust,
     )  # fmt: skip

@@ -20,6 +20,7 @@ from sim.calibration.linear import GEMM, MOE, weight_format
 from sim.calibration.operators import Operator, Rows
 from sim.calibration.write import with_section
 from sim.cost.collectives import link_class
+from sim.errors import CalibrationError
 from sim.hardware.catalogue import find_gpu
 from sim.hardware.gpu import Gpu
 from sim.hardware.profile import UNCERTAIN, ChosenProfile, Fit, Profile, choose_profile, find_profile, profile_ids
@@ -98,18 +99,32 @@ def transfers(report: Report, folder: Path) -> list[Transfer]:
     return [*_kernels(joint), *_steps(folder, joint), *_servers(folder, joint)]
 
 
+class Joint(NamedTuple):
+    """A profile for GPUs that were never measured, and the sections of it that were fitted."""
+
+    profile: Profile
+    sections: frozenset[str]
+
+
 class JointProfiles:
     """Joint fits to the kernels of a report, one for every architecture that is left out, made when asked for."""
 
     def __init__(self, report: Report) -> None:
-        self.parts = list(_parts(report.comparisons))
-        self._made: dict[str, Profile] = {}
+        self.parts = [part for part in _parts(report.comparisons) if _is_priced(part, find_profile("default"))]
+        self._made: dict[str, Joint] = {}
 
     def without(self, gpu: Gpu) -> ChosenProfile:
         """What is known of a GPU whose architecture was never measured."""
+        return ChosenProfile(self._joint(gpu).profile, find_profile("default"), UNCERTAIN)
+
+    def fitted_without(self, gpu: Gpu) -> frozenset[str]:
+        """Sections that other architectures have enough rows for; the others are those of the default profile."""
+        return self._joint(gpu).sections
+
+    def _joint(self, gpu: Gpu) -> Joint:
         if gpu.arch not in self._made:
             self._made[gpu.arch] = joint_profile(part for part in self.parts if part.rows.gpu.arch != gpu.arch)
-        return ChosenProfile(self._made[gpu.arch], find_profile("default"), UNCERTAIN)
+        return self._made[gpu.arch]
 
 
 def _kernels(joint: JointProfiles) -> Iterator[Transfer]:
@@ -117,9 +132,8 @@ def _kernels(joint: JointProfiles) -> Iterator[Transfer]:
     for part in joint.parts:
         groups[part.what, part.rows.gpu.name].append(part)
     for (what, gpu), own in sorted(groups.items()):
-        keys, arch = {part.key for part in own}, own[0].rows.gpu.arch
-        known = {part.key for part in joint.parts if part.rows.gpu.arch != arch and part.is_fitted}
-        left_out = _errors(own, joint.without(own[0].rows.gpu).profile) if keys <= known else None
+        keys, one = {part.key for part in own}, own[0].rows.gpu
+        left_out = _errors(own, joint.without(one).profile) if keys <= joint.fitted_without(one) else None
         yield Transfer(what, gpu, left_out, _errors(own, shipped))
 
 
@@ -158,16 +172,20 @@ def _distance(profile: Profile, gpu: Gpu) -> float:
     return math.inf if own is None else abs(math.log(own.memory_bandwidth / gpu.memory_bandwidth))
 
 
-def joint_profile(parts: Iterable[Part]) -> Profile:
-    """The default profile with every section refitted to all GPUs that have rows of it."""
-    profile = find_profile("default")
+def joint_profile(parts: Iterable[Part]) -> Joint:
+    """The default profile with every section refitted to all GPUs that have rows of it, where they are enough."""
+    profile, fitted = find_profile("default"), set()
     sections = defaultdict[str, list[Part]](list)
     for part in parts:
         if part.is_fitted:
             sections[part.key].append(part)
     for key, found in sorted(sections.items()):
-        profile = with_section(profile, key, _joint_fit(found, profile))
-    return profile
+        try:
+            profile = with_section(profile, key, _joint_fit(found, profile))
+        except CalibrationError:
+            continue
+        fitted.add(key)
+    return Joint(profile, frozenset(fitted))
 
 
 def _parts(comparisons: Iterable[Comparison]) -> Iterator[Part]:
@@ -185,6 +203,14 @@ def _section_of(part: Part, profile: Profile) -> Fit:
             section[int(name) if name.isdigit() else name] if isinstance(section, dict) else getattr(section, name)
         )
     return section  # type: ignore[no-any-return]
+
+
+def _is_priced(part: Part, profile: Profile) -> bool:
+    """Whether the profile has a section for it: not for collectives of 7 GPUs."""
+    try:
+        return _section_of(part, profile) is not None
+    except LookupError:
+        return False
 
 
 def _joint_fit(parts: Sequence[Part], profile: Profile) -> Fit:

@@ -12,7 +12,7 @@ from sim.calibration.tables import Table, read_table
 from sim.cost.attention import AttentionShape, bind_gqa
 from sim.cost.base import NO_ATTENTION, AttentionLoad
 from sim.cost.moe import Routing
-from sim.errors import CalibrationError
+from sim.errors import CalibrationError, ScenarioError
 from sim.hardware.catalogue import find_gpu
 from sim.hardware.profile import choose_profile
 from sim.theory.tokens import distinct_experts
@@ -146,6 +146,26 @@ def test_malformed_tables_are_named(tmp_path, text, message):
     path.write_text(text)
     with pytest.raises(CalibrationError, match=message):
         read_table(path, ("gpu", "time_us"))
+
+
+def test_every_cell_that_is_no_number_is_named_with_line_and_column(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("gpu,m,note,time_us\na,0,,2\n\nb,x,,0\nc,nan,4,inf\nd,1.5,-1,1\n")
+    with pytest.raises(ScenarioError) as error:
+        read_table(path, ("gpu", "time_us"), ("time_us", "m", "absent"), optional=("note",))
+    assert sorted(str(problem).removeprefix(str(path)) for problem in error.value.problems) == [
+        ":2: m: expected a whole number of at least 1, found '0'",
+        ":4: m: expected a whole number of at least 1, found 'x'",
+        ":4: time_us: expected a finite number above 0, found '0'",
+        ":5: m: expected a whole number of at least 1, found 'nan'",
+        ":5: time_us: expected a finite number above 0, found 'inf'",
+        ":6: m: expected a whole number of at least 1, found '1.5'",
+        ":6: note: expected a finite number of at least 0, found '-1'",
+    ]
+    path.write_text("gpu,m,note,time_us\na,1.0,,2\nb,0,5,1\n")
+    found = read_table(path, ("gpu",), ("time_us",), ("m",), ("note",)).optional_numbers("note")
+    assert np.isnan(found[0])
+    assert found[1] == 5
 
 
 def test_a_word_among_numbers_is_named_with_its_row():

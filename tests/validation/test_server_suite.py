@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from sim.cli.validate import validate
-from sim.errors import CalibrationError
+from sim.errors import ScenarioError, SimError
 from sim.scenario.load import load_mapping
 from sim.validation.harness.waves import SIMULATED, WAVES, run_waves, wave_workload
 from sim.validation.recorded_runs import recorded_runs
@@ -64,14 +64,42 @@ def test_a_recorded_run_is_replayed_and_its_series_compared(tmp_path):
 def test_runs_that_cannot_be_replayed_are_listed(tmp_path):
     record(tmp_path, name="a", gpu="Abacus")
     record(tmp_path, name="b", model="Nobody-1B")
-    (record(tmp_path, name="c") / "recorded_vllm" / "c_engine.json").write_text("{}")
+    record(tmp_path, name="c", max_num_seqs="many")
     record(tmp_path, name="d", data_parallel_size=2, enable_expert_parallel=True)
     found, not_run = recorded_runs(tmp_path)
     assert found == []
     assert [name for name, _ in not_run] == ["a", "b", "c", "d"]
     assert "experts spread over 2" in not_run[3][1]
     assert "unknown GPU" in not_run[0][1]
-    assert "expected gpu, model" in not_run[2][1]
+    assert "max_num_seqs" in not_run[2][1]
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "words"),
+    [
+        ("engine.json", "{}", "expected an object with gpu, model"),
+        ("engine.json", '{"gpu":\n"H100",}', r"engine.json:2: not JSON, column 8"),
+        ("engine.json", None, "cannot be read"),
+        ("requests.csv", "queued_s,first_token_s\n1,2\n", "missing columns last_token_s"),
+        ("seconds.csv", "t,running,waiting\n1,x,0\n", r"seconds.csv:2: running: expected a finite number"),
+    ],
+)
+def test_malformed_runs_are_an_error(tmp_path, file, text, words):
+    path = record(tmp_path, name="a") / "recorded_vllm" / f"a_{file}"
+    path.unlink() if text is None else path.write_text(text)
+    with pytest.raises(SimError, match=words):
+        recorded_runs(tmp_path)
+
+
+def test_a_series_may_lack_seconds_columns_or_the_whole_file(tmp_path):
+    there = record(tmp_path, name="a") / "recorded_vllm"
+    for text in ("t,running,waiting\n0.06,1,0\n0.3,2,0\n", "t,running,waiting,kv_cache_pct\n0.06,1,0,\n0.3,2,0,\n"):
+        (there / "a_seconds.csv").write_text(text)
+        ((run,), _) = recorded_runs(tmp_path)
+        assert [one.what for one in run.series] == ["running"]
+    (there / "a_seconds.csv").unlink()
+    ((run,), _) = recorded_runs(tmp_path)
+    assert run.series == ()
 
 
 def test_data_parallel_engines_are_replicas(tmp_path):
@@ -102,7 +130,7 @@ def test_whole_servers_are_driven_and_what_cannot_be_is_listed(tmp_path):
 
 
 def test_malformed_points_are_an_error(tmp_path):
-    with pytest.raises(CalibrationError, match="row 2"):
+    with pytest.raises(ScenarioError, match=r"e2e_tpot\.csv:2: tpot_ms"):
         run_points(dump(tmp_path, DENSE.replace("7.0", "fast")))
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sim.errors import CalibrationError
+from sim.errors import CalibrationError, SimError
 from sim.validation.host_fit import HostFit, Prediction, Setting, fit_host
-from sim.validation.servers import server_gates, server_lines, server_tables
+from sim.validation.servers import Server, served_model, server_gates, server_lines, server_tables, weight_dtype
 
 HEADER = "id,system,model,backend,backend_version,precision,isl,osl,concurrency,tp,moe_tp,moe_ep,attention_dp,tpot_ms"
 
@@ -57,14 +57,14 @@ def test_a_batch_that_the_kv_pool_cannot_hold_is_priced_at_what_it_holds(tmp_pat
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        ([row(), row(tpot="fast")], "row 3: tpot_ms is 'fast', not a number"),
-        ([row(), row(), row(tpot="nan")], "row 4: .* must be positive"),
-        ([row(concurrency=0)], "row 2: .* must be positive"),
+        ([row(), row(tpot="fast")], "e2e_tpot.csv:3: tpot_ms: expected a finite number above 0, found 'fast'"),
+        ([row(), row(), row(tpot="nan")], "e2e_tpot.csv:4: tpot_ms: expected a finite number above 0"),
+        ([row(concurrency=0)], "e2e_tpot.csv:2: concurrency: expected a whole number of at least 1, found '0'"),
         ([], "no rows"),
     ],
 )
 def test_malformed_tables_name_the_row(tmp_path, lines, words):
-    with pytest.raises(CalibrationError, match=words):
+    with pytest.raises(SimError, match=words):
         server_tables(dump(tmp_path, *lines))
 
 
@@ -105,3 +105,19 @@ def test_shipped_vllm_servers(shared_data: Path) -> None:
     assert [limit for _, limit, _ in gates] == [9.0, 9.0, 12.0]
     assert all(found.mape <= limit for _, limit, found in gates)
     assert np.mean([r.errors.mape for r in rows if r.server.backend == "trtllm"]) < 15
+
+
+@pytest.mark.parametrize(
+    ("model", "precision", "ours"),
+    [
+        ("meta-llama/Llama-3.1-70B", "", ("Llama-3.1-70B", "bf16")),
+        ("RedHatAI/Llama-3.3-70B-Instruct-FP8-dynamic", "", ("Llama-3.3-70B", "fp8")),
+        ("deepseek-ai/DeepSeek-R1-0528", "fp8_block", ("DeepSeek-R1", "fp8")),
+        ("Qwen/Qwen3-32B", "w4a16", ("Qwen3-32B", "int4")),
+        ("openai/gpt-oss-120b", "fp4", ("gpt-oss-120b", "mxfp4")),
+        ("nvidia/Llama-3.1-70B-Instruct-FP4", "fp4", ("Llama-3.1-70B", "nvfp4")),
+    ],
+)
+def test_models_and_precisions_as_dumps_write_them(model, precision, ours):
+    found = served_model(model)
+    assert (found.name, weight_dtype(Server(model, "h100-sxm", "vllm", precision), found)) == ours

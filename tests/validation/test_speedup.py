@@ -3,7 +3,10 @@
 import pytest
 from click.testing import CliRunner
 
+from sim.cli import run_command as command_line
 from sim.cli.validate import validate
+from sim.validation.carried import carried
+from sim.validation.overview import of_speedup, render_overview
 from sim.validation.published import read_published
 from sim.validation.scores import Gate, Score, summarise
 from sim.validation.speedup import Speedups, run_speedups
@@ -142,4 +145,98 @@ def test_all_runs_what_the_folder_has_and_writes_an_overview(publish, tmp_path):
     (tmp_path / "empty").mkdir()
     empty = CliRunner().invoke(validate, ["all", "--data", str(tmp_path / "empty"), "--out", str(out)])
     assert empty.exit_code == 2
-    assert "has none of" in empty.output
+    assert "has nothing to score" in empty.output
+
+
+@pytest.mark.parametrize("suite", ["physics", "acceptance", "server", "speedup", "all"])
+def test_without_data_every_suite_says_what_it_needs(suite, tmp_path):
+    missing = CliRunner().invoke(validate, [suite])
+    assert missing.exit_code == 2
+    assert "--data DIR is missing" in missing.output
+    for words in ("published/*.csv", "recorded_vllm/", "gpu_timings/", "acceptance/", "docs/reference/validate.md"):
+        assert words in missing.output
+    (tmp_path / "published").mkdir()
+    (tmp_path / "published" / "other.csv").write_text("a,b\n1,2\n")
+    for name in ("gpu_timings", "acceptance", "recorded_vllm"):
+        (tmp_path / name).mkdir()
+    empty = run_command([suite, "--data", str(tmp_path)]) if suite != "all" else 2
+    assert empty == 2
+
+
+def run_command(arguments: list[str]) -> int:
+    """The exit code of `specsim validate ...`."""
+    return command_line(["validate", *arguments])
+
+
+def test_a_mean_that_is_not_stated_is_that_of_another_load_or_carried_over_from_another_k(publish):
+    blank = {"mean_accepted_len": ""}
+    suite = run(publish, {}, blank | {"batch_or_concurrency": "8"}, blank | {"k_or_tree": "5"})
+    how = {found.case.row.case_id: found for found in suite.found}
+    assert how["case-1"].acceptance == "2.3, stated at other loads"
+    assert how["case-1"].tokens_per_step == 2.3
+    assert "carried over from 2.3 at K = 3" in how["case-2"].acceptance
+    assert 2.4 < how["case-2"].tokens_per_step < 2.9  # i.i.d. would say 2.68
+    assert len(suite.scores) == 3
+
+
+def test_a_sweep_over_k_without_means_is_solved_at_its_smallest_k(publish):
+    """Speed-ups of our own at the means that are carried over: the mean, and the others, are found again."""
+    means = {2: 1.9, 4: carried(1.9, 2, 4, "eagle3", "made up"), 7: carried(1.9, 2, 7, "eagle3", "made up")}
+    known = run(publish, *({"k_or_tree": str(k), "mean_accepted_len": repr(mean)} for k, mean in means.items())).scores
+    suite = run(
+        publish,
+        *(
+            {"k_or_tree": str(k), "mean_accepted_len": "", "speedup": repr(score.predicted)}
+            for k, score in zip(means, known, strict=True)
+        ),
+    )
+    assert [found.acceptance.split(",")[0] for found in suite.found[:1]] == ["solved here"]
+    assert suite.found[0].scores == ()
+    for found in suite.found[1:]:
+        assert "solved at K = 2" in found.acceptance
+        assert found.tokens_per_step == pytest.approx(means[found.case.num_drafts], rel=0.02)
+        assert found.speedup is not None
+        assert abs(found.speedup.error) < 1.5  # a request has few steps
+
+
+def test_advisory_rows_are_run_apart_and_move_no_target(publish):
+    suite = run(publish, {}, {"trust": "3", "engine": "HF transformers", "speedup": "9"})
+    alone = run(publish, {})
+    assert [one.case.row.case_id for one in suite.advisory] == ["case-1"]
+    assert len(suite.advisory_scores) == 1
+    assert [gate.found for gate in speedup_gates(suite, [])] == [gate.found for gate in speedup_gates(alone, [])]
+    assert "1 advisory rows apart" in render_overview([of_speedup(suite, [])])
+    text = render_speedup(suite, [])
+    assert text.index("## Advisory") < text.index("| case-1 |") < text.index("## Not run")
+    assert "## Advisory" not in render_speedup(alone, [])
+
+
+def test_repeated_measurements_are_curves_of_their_own(publish):
+    tree = {"k_or_tree": "2/2/4", "mean_accepted_len": "", "speedup": "1.4"}
+    suite = run(publish, tree, tree | {"speedup": "1.3"}, tree | {"batch_or_concurrency": "8", "speedup": "1.1"})
+    assert [found.case.repeat for found in suite.found] == [0, 1, 0]
+    assert len(stops(suite.found)) == 1
+    assert "solved at 1" in suite.found[1].acceptance
+
+
+def test_a_load_that_does_not_fit_leaves_the_others(publish):
+    big = {"target_model": "Llama-3.1-70B", "mean_accepted_len": "2"}
+    suite = run(publish, big | {"n_gpus": "1"}, big | {"n_gpus": "4"})
+    assert [found.case.row.case_id for found in suite.found] == ["case-1"]
+    assert [one.row.case_id for one in suite.not_run] == ["case-0"]
+
+
+def test_theory_stands_in_for_models_that_cannot_be_described(publish):
+    """c of the first row from its speed-up; the second is Omega / (K c + 1) with it."""
+    row = {"target_model": "T5-XXL 11B", "engine": "T5X", "method": "draft model T5-small 77M", "trust": "3"}
+    suite = run(
+        publish,
+        row | {"k_or_tree": "3", "acceptance_rate": "0.8", "speedup": "2.0"},
+        row | {"k_or_tree": "5", "acceptance_rate": "0.6", "speedup": "1.5"},
+        row | {"k_or_tree": "5", "acceptance_rate": "0.7/0.6", "speedup": "1.5"},
+    )
+    cost = ((1 - 0.8**4) / 0.2 / 2.0 - 1) / 3
+    (score,) = suite.theory
+    assert score.predicted == pytest.approx((1 - 0.6**6) / 0.4 / (5 * cost + 1))
+    assert [one.row.case_id for one in suite.not_run] == ["case-0", "case-2"]
+    assert "## Theory where the model cannot be described" in render_speedup(suite, [])

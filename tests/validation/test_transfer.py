@@ -57,5 +57,5 @@ def test_every_gpu_has_the_same_weight():
     other = TRUTH.model_copy(update={"memory_efficiency": 0.5, "launch_us": 4.0})
     once = [comparison("a100-sxm-80gb"), comparison("h100-sxm", other)]
     twice = [*once, comparison("h100-sxm", other), comparison("h100-sxm", other)]
-    fits = [joint_profile(JointProfiles(report(*rows)).parts).linear["bf16"] for rows in (once, twice)]
+    fits = [joint_profile(JointProfiles(report(*rows)).parts).profile.linear["bf16"] for rows in (once, twice)]
     assert fits[0].memory_efficiency == pytest.approx(fits[1].memory_efficiency, rel=0.01)

@@ -112,7 +112,7 @@ def _steps(suite: Speedups, ratios: Sequence[Score]) -> str:
     for one in suite.found:
         if score := known.get(one.case.row.case_id):
             panel = panels.setdefault(one.case.row.target_model, {})
-            panel.setdefault(int(one.case.row.input_len), []).append((one.case.load, score))
+            panel.setdefault(one.case.lengths.prompt, []).append((one.case.load, score))
     title = (
         "Time of a verify step in plain steps, T_verify / T_plain, against the batch. Dots: measured. Lines: predicted."
     )

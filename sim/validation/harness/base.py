@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from sim.errors import ScenarioError
 from sim.scenario.schema import Scenario
 
 
@@ -31,13 +32,6 @@ class ArmTimes(NamedTuple):
     e2el_s: float
     running: float
 
-    def in_unit_of(self, metric: str) -> float:
-        """The figure that a published metric names, in its unit; throughput unless it says otherwise."""
-        words = metric.lower()
-        if "tpot" in words or "ms per token" in words:
-            return self.tpot_ms
-        return self.e2el_s if "latency" in words else self.tokens_per_s
-
 
 class Drive(Protocol):
     """Runs one arm of a scenario in the way that a source measured."""
@@ -53,8 +47,12 @@ class Drive(Protocol):
 
 
 def mean(of: Mapping[str, object], name: str) -> float:
-    """A summary column that is there."""
+    """A summary column.
+
+    Raises:
+        ScenarioError: it was not measured, for instance because every output is a single token.
+    """
     value = of[name]
     if not isinstance(value, int | float):
-        raise ValueError(f"{name} was not measured")
+        raise ScenarioError(f"the simulated run has no {name}")
     return float(value)
