@@ -160,13 +160,14 @@ def trust(relative_error: float) -> str:
 
 
 def _draft_token_s(cost: BoundCost) -> float:
-    """What one draft token costs beyond being a token: the same pass with two drafts marked and with one.
+    """What one draft token costs beyond being a token: the same pass with three of its tokens marked and with one.
 
-    Both verify, so what a verifying pass costs at all, and a factor on it, are not taken for the token's.
+    Both verify, so what a verifying pass costs at all, and a factor on it, are not taken for the token's. Neither marks
+    the two that are drafts, so no engine runs one of the passes as a batch of drafts and the other as a prompt.
     """
     two = verify_pass(1, 1, 2)
-    one = two._replace(num_draft_tokens=1)
-    return cost.target.price(two).seconds - cost.target.price(one).seconds
+    one, three = (cost.target.price(two._replace(num_draft_tokens=drafts)).seconds for drafts in (1, 3))
+    return (three - one) / 2
 
 
 def _arm(

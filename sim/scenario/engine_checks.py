@@ -6,7 +6,7 @@ from sim.cost.formats import resolve_format
 from sim.cost.kernel_choice import packed_attention
 from sim.cost.roofline import Roofline
 from sim.errors import ScenarioError
-from sim.hardware.engine_profile import find_engine
+from sim.hardware.engine_profile import EngineProfile, find_engine
 from sim.hardware.profile import choose_profile
 from sim.routing.least_outstanding import LeastOutstanding
 from sim.scenario.defaults import KV_CACHE_DTYPES
@@ -83,6 +83,41 @@ def _experts_can_be_spread(context: Context) -> Iterator[Finding]:
         yield note(where, "accepted, no effect: with tensor_parallel_size 1 one GPU holds all experts anyway")
 
 
+@reads("cost_model")
+def _engine_is_known(context: Context) -> Iterator[Finding]:
+    try:
+        _profile(context)
+    except ScenarioError as error:
+        yield from (Finding(("cost_model", "engine"), problem.message) for problem in error.problems)
+
+
+def _profile(context: Context) -> EngineProfile | None:
+    """The engine's profile; None where the cost model has no engine.
+
+    Raises:
+        ScenarioError: no such engine.
+    """
+    cost = context.scenario.cost_model
+    return find_engine(cost.engine or "vllm") if isinstance(cost, Roofline) else None
+
+
+@reads("engine", "cost_model", "hardware", "model", "arms", "sweep")
+def _expanded_drafts_are_alone(context: Context) -> Iterator[Finding]:
+    """Batch expansion is priced for steps without prompts: the only ones where that server verified drafts."""
+    scenario, engine = context.scenario, context.engine
+    if engine is None or not engine.enable_mixed_chunk or "engine.enable_mixed_chunk" in scenario.sweep.vary:
+        return
+    try:
+        profile = _profile(context)
+    except ScenarioError:  # `_engine_is_known`
+        return
+    if profile is not None and profile.expands_drafts and any(arm.speculates for arm in scenario.arms.values()):
+        message = (
+            f"allowed with engine {profile.id}: false; it verifies drafts by batch expansion, never beside prompts"
+        )
+        yield Finding(("engine", "enable_mixed_chunk"), message)
+
+
 @reads("engine", "cost_model", "sweep")
 def _captured_size_counts(context: Context) -> Iterator[Finding]:
     """Where launches of prompts are priced by it, or batches are padded."""
@@ -93,10 +128,15 @@ def _captured_size_counts(context: Context) -> Iterator[Finding]:
     if not isinstance(cost, Roofline):
         yield note(where, f"accepted, no effect: cost_model {cost.kind} prices passes without CUDA graphs")
         return
-    name = cost.engine or "vllm"
-    engine = find_engine(name)
-    if cost.graphs == "none" and not (engine.graphs_hold_prompts and engine.eager_layer_ms.value):
-        yield note(where, f"accepted, no effect: launches of prompts outside of graphs are not known of engine {name}")
+    try:
+        engine = find_engine(cost.engine or "vllm")
+    except ScenarioError:  # `_engine_is_known`
+        return
+    if cost.graphs == "none" and not engine.eager_layer_ms.value:
+        why = f"launches of prompts outside of graphs are not known of engine {engine.id}"
+        yield note(where, f"accepted, no effect: {why}")
+    elif cost.graphs == "none" and not engine.graphs_hold_prompts:
+        yield note(where, f"accepted, no effect: engine {engine.id} captures no graphs for prompts, whatever the size")
 
 
 @reads("cost_model", "hardware", "model")

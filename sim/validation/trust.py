@@ -24,7 +24,8 @@ _BATCHES = (1, 16, 64, None)
 _COLUMNS = ("batch 1", "batch 2 to 16", "batch 17 to 64", "batch above 64", "request rates")
 _RATES = len(_BATCHES)
 _PLAIN = "plain decoding"
-_FITTED = ("what", "method", "engine", "costs")
+_FITTED = ("what", "method", "engine", "cases", "costs")
+_DATA = Path(__file__).parent / "data"
 #: So few figures are no reason to trust or distrust.
 _FEW = 3
 
@@ -39,6 +40,7 @@ class Check(NamedTuple):
         generation: of the GPU.
         batch: or concurrency; of recorded runs the mean number of running requests; None where a rate is stated.
         error: per cent, signed.
+        case: id of the row, group of a whole server, name of a recorded run.
     """
 
     what: str
@@ -47,16 +49,27 @@ class Check(NamedTuple):
     generation: str
     batch: float | None
     error: float
+    case: str
+
+    @property
+    def fitted(self) -> str:
+        """The costs of its engine that were fitted to it and others; empty: none."""
+        costs = _fitted().get((self.what, self.method, self.engine), ())
+        return next((what for cases, what in costs if self.case.startswith(cases)), "")
 
 
 class Line(NamedTuple):
-    """All checks of one kind: `errors` are those of the columns, batches in ascending order and rates last."""
+    """All checks of one kind: `errors` are those of the columns, batches in ascending order and rates last.
+
+    `fitted` are costs of the engine that were fitted to some of them.
+    """
 
     what: str
     method: str
     engine: str
     generation: str
     errors: tuple[tuple[float, ...], ...]
+    fitted: str
 
     @property
     def everything(self) -> tuple[float, ...]:
@@ -75,7 +88,8 @@ def speedup_checks(suite: Speedups) -> Iterator[Check]:
         if one.speedup is not None:
             generation = find_gpu(as_published.gpu(one.case.row.gpu)).arch
             batch = None if one.case.drive == "open" else one.case.load
-            yield Check("speed-up", _method(one), _engine(one), generation, batch, one.speedup.error)
+            error, case = one.speedup.error, one.case.row.case_id
+            yield Check("speed-up", _method(one), _engine(one), generation, batch, error, case)
 
 
 def _method(one: Found) -> str:
@@ -95,23 +109,27 @@ def server_checks(suite: ServerSuite) -> Iterator[Check]:
     """Of whole servers, and of recorded runs at the mean number of running requests."""
     for score in (*suite.points.dense, *suite.points.experts):
         _, gpu, backend, _ = score.group.split(", ")  # as `server_points` names its groups
-        yield Check(score.quantity, _PLAIN, ENGINES[backend], find_gpu(gpu).arch, float(score.load), score.error)
+        generation, load = find_gpu(gpu).arch, float(score.load)
+        yield Check(score.quantity, _PLAIN, ENGINES[backend], generation, load, score.error, score.group)
     for run in suite.runs:
         running = next((float(one.measured.mean()) for one in run.series if one.what == "running"), None)
         for score in run.scores:
             if running is not None and score.quantity in ("mean TPOT", "mean TTFT"):
                 what = score.quantity.removeprefix("mean ")
-                yield Check(what, _PLAIN, "vllm", find_gpu(run.gpu).arch, running, score.error)
+                yield Check(what, _PLAIN, "vllm", find_gpu(run.gpu).arch, running, score.error, run.name)
 
 
 def lines(checks: Iterable[Check]) -> list[Line]:
     """Checks gathered, speed-ups first, then by method, engine and generation."""
     groups: dict[tuple[str, str, str, str], list[list[float]]] = defaultdict(lambda: [[] for _ in _COLUMNS])
+    fitted: dict[tuple[str, str, str, str], str] = {}
     for one in checks:
-        groups[one.what, one.method, one.engine, one.generation][_column(one.batch)].append(one.error)
+        key = (one.what, one.method, one.engine, one.generation)
+        groups[key][_column(one.batch)].append(one.error)
+        fitted[key] = fitted.get(key) or one.fitted
     order = ("speed-up", "TPOT", "TTFT")
     known = sorted(groups.items(), key=lambda item: (order.index(item[0][0]), *item[0][1:]))
-    return [Line(*key, tuple(map(tuple, columns))) for key, columns in known]
+    return [Line(*key, tuple(map(tuple, columns)), fitted[key]) for key, columns in known]
 
 
 def _column(batch: float | None) -> int:
@@ -124,7 +142,7 @@ def trust_table(found: Sequence[Line]) -> str:
     """A row per line; mean and worst error per batch range, a dash where nobody measured."""
     rows = [
         [one.what, one.method, one.engine, one.generation, *map(_cell, one.errors), str(len(one.everything)),
-         _fitted().get((one.what, one.method, one.engine), "")]
+         one.fitted]
         for one in found
     ]  # fmt: skip
     return table(
@@ -150,9 +168,12 @@ def _cell(errors: Sequence[float]) -> str:
 
 
 @lru_cache(maxsize=1)
-def _fitted() -> dict[tuple[str, str, str], str]:
-    columns = read_table(Path(__file__).parent / "data" / "fitted.csv", _FITTED)
-    return {(what, method, engine): costs for what, method, engine, costs in columns.keys(_FITTED)}
+def _fitted() -> dict[tuple[str, str, str], list[tuple[str, str]]]:
+    """By kind of check: how the cases that were fitted to begin, and what was."""
+    found: dict[tuple[str, str, str], list[tuple[str, str]]] = defaultdict(list)
+    for what, method, engine, cases, costs in read_table(_DATA / "fitted.csv", _FITTED).keys(_FITTED):
+        found[what, method, engine].append((cases, costs))
+    return dict(found)
 
 
 def verdict(found: Sequence[Line]) -> str:

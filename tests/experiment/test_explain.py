@@ -288,6 +288,13 @@ def test_a_factor_on_verifying_is_not_taken_for_the_cost_of_a_draft_token(small:
     assert found.draft_token_us == pytest.approx(6)
 
 
+def test_batch_expansion_is_not_taken_off_the_cost_of_a_draft_token(small: Load) -> None:
+    """112 us, the profile's: whether the attention of drafts is expanded is not part of it."""
+    cost = {"kind": "roofline", "engine": "vllm-0.6"}
+    found = explain(small(cost_model=cost, engine={"enable_mixed_chunk": False}), Asked()).cost
+    assert found.draft_token_us == pytest.approx(112)
+
+
 def test_shares_are_left_out_where_drafts_depend_on_the_text(small: Load) -> None:
     """A look-up drafts less than K at most steps: accepted over K is no acceptance rate."""
     config = {"method": "ngram", "num_speculative_tokens": 5}

@@ -2,6 +2,8 @@
 
 import pytest
 
+from sim.errors import ScenarioError
+
 NOTHING_SHARED = (
     "all but no effect: no prompts of this workload begin alike, so only preempted requests find blocks again"
 )
@@ -82,6 +84,25 @@ def test_captured_sizes_are_said_to_do_nothing_where_launches_are_not_priced(loa
     for cost in ("{kind: roofline, engine: sglang}", "{kind: roofline, engine: trtllm}", "{kind: naive}"):
         (note,) = load(HEAD + captured + f"cost_model: {cost}\n").notes
         assert "engine.max_cudagraph_capture_size: accepted, no effect" in note
+        assert ("engine trtllm captures no graphs for prompts" in note) == ("trtllm" in cost)
+
+
+def test_an_unknown_engine_is_found_where_it_is_written(load) -> None:  # type: ignore[no-untyped-def]
+    """Also beside the size of captured graphs, whose check asks the engine."""
+    with pytest.raises(ScenarioError) as error:
+        load(HEAD + "cost_model: {kind: roofline, engine: magicdek}\nengine: {max_cudagraph_capture_size: 8}\n")
+    (problem,) = error.value.problems
+    assert "cost_model.engine: unknown engine 'magicdek'; did you mean magicdec?" in str(problem)
+    assert ":5:38: " in str(problem)
+
+
+def test_drafts_that_are_expanded_are_never_beside_prompts(load) -> None:  # type: ignore[no-untyped-def]
+    arm = "speculative_config: {method: ngram, num_speculative_tokens: 3}, acceptance: {kind: iid, rate: 0.5}"
+    old = f"  e: {{{arm}}}\ncost_model: {{kind: roofline, engine: vllm-0.6}}\n"
+    with pytest.raises(ScenarioError, match=r"engine\.enable_mixed_chunk: allowed with engine vllm-0\.6: false"):
+        load(HEAD + old)
+    load(HEAD + old + "engine: {enable_mixed_chunk: false}\n")
+    load(HEAD + "cost_model: {kind: roofline, engine: vllm-0.6}\n")  # nothing drafts
 
 
 def test_vllm_spelling_of_the_kv_cache_format(load) -> None:  # type: ignore[no-untyped-def]

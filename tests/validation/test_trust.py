@@ -3,16 +3,27 @@
 from sim.validation.trust import Check, lines, trust_table, verdict
 
 
-def checks(method: str, batch: float | None, *errors: float, what: str = "speed-up") -> list[Check]:
-    return [Check(what, method, "vllm-0.10", "Hopper", batch, error) for error in errors]
+def checks(method: str, batch: float | None, *errors: float, what: str = "speed-up", case: str = "") -> list[Check]:
+    return [Check(what, method, "vllm-0.10", "Hopper", batch, error, case) for error in errors]
 
 
 def test_mean_and_worst_by_batch_and_what_was_fitted():
-    found = lines([*checks("eagle3 chain", 1, 2.0), *checks("eagle3 chain", 16, -4.0, 8.0), *checks("x", 65, -30.0)])
+    fitted = checks("eagle3 chain", 16, -4.0, 8.0, case="VLLM20780-K3")
+    found = lines([*checks("eagle3 chain", 1, 2.0, case="own"), *fitted, *checks("x", 65, -30.0)])
     assert [one.errors for one in found] == [((2.0,), (-4.0, 8.0), (), (), ()), ((), (), (), (-30.0,), ())]
     text = trust_table(found)
     assert "| speed-up | eagle3 chain | vllm-0.10 | Hopper | 2 % | 6 %, worst 8 | - | - | - | 3 | draft pass" in text
     assert "| speed-up | x | vllm-0.10 | Hopper | - | - | - | **30 %** | - | 1 |  |" in text
+
+
+def test_rows_that_nothing_was_fitted_to_are_predictions():
+    """Somebody's own rows, and GPU generations of an engine whose costs are from another one."""
+    own = checks("eagle3 chain", 1, 2.0, case="q8-1")
+    assert own[0].fitted == ""
+    assert trust_table(lines(own)).splitlines()[-1].endswith("| 1 |  |")
+    recorded = Check("TPOT", "plain decoding", "vllm", "Ada", 33.0, 1.0, "rtx4090_llama-3.1-8b")
+    served = recorded._replace(generation="Hopper", case="meta-llama/Llama-3.1-70B, h100-sxm, vllm, fp8")
+    assert [recorded.fitted, served.fitted] == ["", "host times"]
 
 
 def test_the_first_lines_name_batches_where_not_all_are_alike():
