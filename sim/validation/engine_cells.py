@@ -48,13 +48,16 @@ SGLANG = (
 
 #: What each engine was fitted to.
 FITTED = {"vllm-0.10": VLLM, "sglang": SGLANG}
+#: In-sample without being in the fit of the engine: SpecForge's trees are twelve rows of two shapes, and the cost of
+#: a level (`DynamicTree.level_us`) was read off just these two.
+_LEVELS = {"sglang": (Selection("SpecForge trees", "SPECBUNDLE"),)}
 
 
 def is_fitted(case: Case) -> bool:
-    """Whether a case's engine was fitted to its speed-up, among others."""
+    """Whether what its engine or tree costs was fitted to a case's speed-up, among others."""
     return any(
         case.row.case_id.startswith(one.case) and one.k in case.row.k_or_tree and not one.plain_only
-        for one in FITTED.get(case.engine, ())
+        for one in (*FITTED.get(case.engine, ()), *_LEVELS.get(case.engine, ()))
     )
 
 
