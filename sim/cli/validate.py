@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, NamedTuple
 
 import click
@@ -85,7 +86,7 @@ def physics(data: Path, out: Path | None) -> None:
 
     Prints the report, or with --out the targets only. Takes about two minutes on the public tables.
     """
-    _alone(_physics(data), out)
+    _alone(_physics, data, out)
 
 
 @validate.command()
@@ -99,7 +100,7 @@ def acceptance(data: Path, out: Path | None) -> None:
 
     Prints the report, or with --out the targets only. Takes about a minute per recording.
     """
-    _alone(_acceptance(data), out)
+    _alone(_acceptance, data, out)
 
 
 @validate.command()
@@ -113,7 +114,7 @@ def server(data: Path, out: Path | None) -> None:
 
     Prints the report, or with --out the targets only. Takes about two minutes on the public data.
     """
-    _alone(_server(data), out)
+    _alone(_server, data, out)
 
 
 @validate.command()
@@ -124,7 +125,7 @@ def speedup(data: Path, out: Path | None) -> None:
 
     Prints the report, or with --out the targets only. Takes about a minute on the public rows.
     """
-    _alone(_speedup(data), out)
+    _alone(_speedup, data, out)
 
 
 @validate.command(name="all")
@@ -142,6 +143,7 @@ def everything(data: Path, out: Path) -> None:
     found = [name for name in _SUITES if has_data(data, name)]
     if not found:
         raise click.BadParameter(f"{data} has nothing to score. {what_is_needed()}")
+    _make_writable(out)
     suites = []
     for name in found:
         try:
@@ -212,9 +214,11 @@ _SUITES: dict[str, Callable[[Path], _Suite]] = {
 }
 
 
-def _alone(suite: _Suite, out: Path | None) -> None:
+def _alone(run: Callable[[Path], _Suite], data: Path, out: Path | None) -> None:
     """The report of one suite."""
-    _report(suite, out)
+    if out is not None:
+        _make_writable(out.parent)
+    _report(run(data), out)
     if out is not None:
         _say_without_pictures()
 
@@ -231,9 +235,18 @@ def _report(suite: _Suite, out: Path | None) -> None:
 
 def _write(page: Path, render_page: Callable[[Pictures], str], draw: Callable[[], Iterator[Picture]]) -> None:
     """A page, and its pictures in a folder beside it; without them where matplotlib is missing."""
-    page.parent.mkdir(parents=True, exist_ok=True)
     pictures = write_pictures(draw(), page.parent) if can_draw() else {}
     page.write_text(render_page(pictures), encoding="utf-8")
+
+
+def _make_writable(folder: Path) -> None:
+    """Find out before minutes are spent whether pages can be written there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise click.BadParameter(f"{folder}: cannot be written to ({error.strerror})", param_hint="--out") from error
 
 
 def _say_without_pictures() -> None:

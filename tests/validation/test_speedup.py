@@ -130,6 +130,15 @@ def test_the_page_lists_every_row_and_the_command_writes_it(publish, tmp_path):
     assert out.read_text() == text
 
 
+@pytest.mark.parametrize("suite", ["speedup", "all"])
+def test_a_place_that_cannot_be_written_to_is_refused_before_anything_is_run(suite, publish, tmp_path, monkeypatch):
+    monkeypatch.setattr("sim.cli.validate.run_speedups", lambda _: pytest.fail("run first"))
+    (tmp_path / "file").write_text("")
+    result = CliRunner().invoke(validate, [suite, "--data", str(publish({})), "--out", str(tmp_path / "file" / "x")])
+    assert result.exit_code == 2
+    assert "cannot be written to" in result.output
+
+
 @pytest.mark.usefixtures("without_matplotlib")
 def test_all_runs_what_the_folder_has_and_writes_an_overview(publish, tmp_path):
     folder, out = publish({}), tmp_path / "pages"
