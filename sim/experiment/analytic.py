@@ -179,12 +179,19 @@ def analytic_document(curve: AnalyticCurve) -> dict[str, object]:
 
 
 def _crossing_band(curve: AnalyticCurve, crossing: Crossing) -> dict[str, float | None]:
-    """Where the crossing moves when the band's edges are the truth; None outside the batches that fit."""
-    places: list[float | None] = []
-    for edge in (curve.band_low, curve.band_high):
-        found = crossings(curve.batch.tolist(), np.log(edge).tolist())
-        same = [c.value for c in found if c.direction == crossing.direction]
-        places.append(min(same, key=lambda value: abs(value - crossing.value), default=None))
+    """Where the crossing moves when the band's edges are the truth; None outside the batches that fit.
+
+    The edges lie on either side of the curve, so each moves a crossing one way only.
+    """
+    early, late = curve.band_low, curve.band_high
     if crossing.direction == "starts_paying":
-        places.reverse()
-    return {"model_band_low": places[0], "model_band_high": places[1]}
+        early, late = late, early
+    before = [value for value in _same(curve, early, crossing) if value <= crossing.value]
+    after = [value for value in _same(curve, late, crossing) if value >= crossing.value]
+    return {"model_band_low": max(before, default=None), "model_band_high": min(after, default=None)}
+
+
+def _same(curve: AnalyticCurve, edge: Floats, crossing: Crossing) -> list[float]:
+    """Crossings of an edge in the same direction."""
+    found = crossings(curve.batch.tolist(), np.log(edge).tolist())
+    return [one.value for one in found if one.direction == crossing.direction]

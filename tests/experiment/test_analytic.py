@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from sim.experiment.analytic import (
+    AnalyticCurve,
     analytic_curve,
     analytic_document,
     decode_step,
@@ -73,6 +74,22 @@ def test_crossings_and_their_band_lie_in_order(small: Load) -> None:
     batch, gain = document["batch"], document["speedup"]
     assert batch[0] == 1  # type: ignore[index]
     assert all((g > 1) == (b < crossing["value"]) for b, g in zip(batch, gain, strict=True))  # type: ignore[call-overload]
+
+
+def test_the_band_of_a_crossing_holds_it_where_there_are_several() -> None:
+    """Experts: pays at 1 and 2, not at 3 to 5, pays again up to 8; the late edge never stops at the first of these."""
+    speedup = np.array([1.1, 1.1, 0.9, 0.9, 0.9, 1.1, 1.1, 1.1, 0.9, 0.8, 0.7])
+    curve = AnalyticCurve(np.arange(1, 12), speedup, speedup * 0.8, speedup * 1.2, 100, kv_limited=False)
+    bands = [
+        (mark["direction"], mark["model_band_low"], mark["model_band_high"])
+        for mark in analytic_document(curve)["crossings"]  # type: ignore[attr-defined]
+    ]
+    assert [name for name, *_ in bands] == ["gain_to_loss", "loss_to_gain", "gain_to_loss"]
+    (_, *first), (_, *second), (_, early, late) = bands
+    assert first == [None, pytest.approx(9.6, abs=0.2)]
+    assert second == [None, None]
+    assert early is None
+    assert late == pytest.approx(9.6, abs=0.2)
 
 
 def test_batches_stop_where_the_kv_pool_does(small: Load) -> None:
