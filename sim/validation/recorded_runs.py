@@ -55,15 +55,24 @@ def recorded_runs(folder: Path) -> tuple[list[RecordedRun], list[tuple[str, str]
     Raises:
         SimError: the files of a run are malformed; file, line and column.
     """
-    there = folder / "recorded_vllm"
     found, not_run = [], []
-    for path in sorted((there if there.is_dir() else folder).glob("*_requests.csv")):
-        recording = read_recorded(path)
+    for recording in read_recordings(folder):
         try:
             found.append(_run(recording))
         except SimError as error:
             not_run.append((recording.name, str(error).splitlines()[0]))
     return found, not_run
+
+
+def read_recordings(folder: Path) -> Iterator["Recorded"]:
+    """Every run in `folder`/recorded_vllm or `folder`.
+
+    Raises:
+        SimError: the files of a run are malformed; file, line and column.
+    """
+    there = folder / "recorded_vllm"
+    for path in sorted((there if there.is_dir() else folder).glob("*_requests.csv")):
+        yield read_recorded(path)
 
 
 class Recorded(NamedTuple):
@@ -119,17 +128,22 @@ def _engine(path: Path) -> Mapping[str, Any]:
 
 def _replay(requests: Table, engine: Mapping[str, Any], *, naive: bool) -> RunRecord:
     """The same requests through the simulated server."""
-    order = np.argsort(requests.numbers("queued_s"), kind="stable")
-    columns = [requests.numbers(name)[order] for name in ("queued_s", "input_tokens", "output_tokens")]
     with tempfile.TemporaryDirectory() as folder:
-        lines = [f"{arrival:.6f},{prompt:.0f},{output:.0f}" for arrival, prompt, output in zip(*columns, strict=True)]
         trace = Path(folder) / "trace.csv"
-        trace.write_text("\n".join(["arrival_s,input_tokens,output_tokens", *lines]) + "\n", encoding="utf-8")
-        scenario = load_mapping(_scenario(engine, trace, naive=naive), Path(folder)).scenario
+        trace.write_text(trace_text(requests), encoding="utf-8")
+        scenario = load_mapping(recorded_scenario(engine, trace, naive=naive), Path(folder)).scenario
         record = simulate(scenario, "plain", 0, Path(folder))
     if not bool((record.requests.status == Status.FINISHED).all()):
         raise ScenarioError("requests were rejected: they do not fit the simulated server")
     return record
+
+
+def trace_text(requests: Table) -> str:
+    """The requests as a trace that scenarios read, in the order they were queued."""
+    order = np.argsort(requests.numbers("queued_s"), kind="stable")
+    columns = [requests.numbers(name)[order] for name in ("queued_s", "input_tokens", "output_tokens")]
+    lines = [f"{arrival:.6f},{prompt:.0f},{output:.0f}" for arrival, prompt, output in zip(*columns, strict=True)]
+    return "\n".join(["arrival_s,input_tokens,output_tokens", *lines]) + "\n"
 
 
 def _overlaps(engine: Mapping[str, Any]) -> bool:
@@ -142,7 +156,17 @@ def _server(engine: Mapping[str, Any]) -> str:
     return f"vllm {engine.get('vllm_version', '')}"
 
 
-def _scenario(engine: Mapping[str, Any], trace: Path, *, naive: bool) -> dict[str, Any]:
+def recorded_scenario(engine: Mapping[str, Any], trace: Path, *, naive: bool) -> dict[str, Any]:
+    """The server of a recorded run, and its requests, as plain data: what one would write in YAML.
+
+    Args:
+        engine: what `NAME_engine.json` states.
+        trace: where `trace_text` was written.
+        naive: with datasheet peaks.
+
+    Raises:
+        SimError: GPU or model unknown, or limits that cannot be simulated.
+    """
     cache, target = engine.get("kv_cache") or {}, as_published.target(str(engine["model"]))
     profile = as_published.engine(_server(engine))
     limits = {name: engine[name] for name in _LIMITS if engine.get(name) is not None}

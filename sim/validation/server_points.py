@@ -52,18 +52,39 @@ def run_points(folder: Path) -> Points:
     Raises:
         CalibrationError: the table is malformed.
     """
-    path = next((p for p in (folder / "gpu_timings" / SERVER_FILE, folder / SERVER_FILE) if p.is_file()), None)
     dense: list[Score] = []
     experts: list[Score] = []
     not_run: list[PointNotRun] = []
+    for server, setting, measured in _settings(folder):
+        try:
+            scores = list(_scores(server, setting, measured))
+            (experts if served_model(server.model).experts else dense).extend(scores)
+        except SimError as error:
+            not_run.append(PointNotRun(f"{_group(server)}, {_name(setting)}", str(error).splitlines()[0]))
+    return Points(tuple(dense), tuple(experts), tuple(not_run))
+
+
+def point_scenarios(folder: Path) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Name, what was measured, and the scenario of every setting that can be simulated; nothing is run.
+
+    Raises:
+        CalibrationError: the table is malformed.
+    """
+    for server, setting, measured in _settings(folder):
+        try:
+            scenario = _scenario(server, setting)
+        except SimError:
+            continue  # its reason stands on the suite's page
+        tpot, ttft = (median(getattr(one, name) for one in measured) for name in ("tpot_ms", "ttft_ms"))
+        name = f"{_group(server)}, {_name(setting)}, {setting.concurrency}"
+        yield name, f"measured by clients, ms: mean TPOT {tpot:.4g}, mean TTFT {ttft:.4g}", scenario
+
+
+def _settings(folder: Path) -> Iterator[tuple[Server, Setting, list[Measured]]]:
+    path = next((p for p in (folder / "gpu_timings" / SERVER_FILE, folder / SERVER_FILE) if p.is_file()), None)
     for server, settings in sorted(read_settings(path).items()) if path else ():
         for setting, measured in sorted(settings.items()):
-            try:
-                scores = list(_scores(server, setting, measured))
-                (experts if served_model(server.model).experts else dense).extend(scores)
-            except SimError as error:
-                not_run.append(PointNotRun(f"{_group(server)}, {_name(setting)}", str(error).splitlines()[0]))
-    return Points(tuple(dense), tuple(experts), tuple(not_run))
+            yield server, setting, measured
 
 
 def _group(server: Server) -> str:
@@ -81,12 +102,9 @@ def _scores(server: Server, setting: Setting, measured: list[Measured]) -> Itera
     Raises:
         SimError: the server cannot be simulated.
     """
-    if server.backend not in ENGINES:
-        raise ScenarioError(f"backend {server.backend!r} has no engine profile")
-    if not setting.tp:
-        raise ScenarioError("attention data parallelism, or experts both sliced and spread: not simulated")
+    scenario = _scenario(server, setting)
     closed = predict(server, setting)
-    ours = run_waves(load_mapping(_scenario(server, setting)).scenario, "plain")
+    ours = run_waves(load_mapping(scenario).scenario, "plain")
     known = {
         "TPOT": (median(one.tpot_ms for one in measured), ours.tpot_ms, closed.naive),
         "TTFT": (median(one.ttft_ms for one in measured), ours.ttft_ms, None),
@@ -98,6 +116,10 @@ def _scores(server: Server, setting: Setting, measured: list[Measured]) -> Itera
 
 
 def _scenario(server: Server, setting: Setting) -> Mapping[str, Any]:
+    if server.backend not in ENGINES:
+        raise ScenarioError(f"backend {server.backend!r} has no engine profile")
+    if not setting.tp:
+        raise ScenarioError("attention data parallelism, or experts both sliced and spread: not simulated")
     gpu, model = find_gpu(server.gpu), served_model(server.model)
     served = Served(ENGINES[server.backend], gpu, model)
     return {
