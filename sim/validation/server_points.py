@@ -11,9 +11,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+from sim.cost.passes import prefill_pass
 from sim.errors import ScenarioError, SimError
+from sim.experiment.analytic import decode_step, price_step
 from sim.hardware.catalogue import find_gpu
+from sim.scenario.build import ArmSetup, set_up
 from sim.scenario.load import load_mapping
+from sim.speculation.base import DraftWork
 from sim.validation.harness.recipes import Served, cost_arguments, engine_arguments
 from sim.validation.harness.waves import run_waves, wave_workload
 from sim.validation.host_fit import Setting
@@ -104,15 +108,25 @@ def _scores(server: Server, setting: Setting, measured: list[Measured]) -> Itera
     """
     scenario = _scenario(server, setting)
     closed = predict(server, setting)
-    ours = run_waves(load_mapping(scenario).scenario, "plain")
+    loaded = load_mapping(scenario).scenario
+    ours, (step, prompt) = run_waves(loaded, "plain"), _sigmas(set_up(loaded, "plain", Path()), setting)
     known = {
-        "TPOT": (median(one.tpot_ms for one in measured), ours.tpot_ms, closed.naive),
-        "TTFT": (median(one.ttft_ms for one in measured), ours.ttft_ms, None),
+        "TPOT": (median(one.tpot_ms for one in measured), ours.tpot_ms, step, closed.naive),
+        "TTFT": (median(one.ttft_ms for one in measured), ours.ttft_ms, prompt, None),
     }
-    for quantity, (found, predicted, peak) in known.items():
+    for quantity, (found, predicted, sigma, peak) in known.items():
         if math.isfinite(found) and found > 0:
+            band = predicted * (1 - sigma), predicted * (1 + sigma)
             name, load = _name(setting), str(setting.concurrency)
-            yield Score(name, _group(server), quantity, load, predicted, found, naive=peak)
+            yield Score(name, _group(server), quantity, load, predicted, found, *band, naive=peak)
+
+
+def _sigmas(setup: ArmSetup, setting: Setting) -> tuple[float, float]:
+    """One sigma of a decode step with all users, and of a prompt's pass alone; relative."""
+    decode = decode_step(setup, setting.concurrency, setting.isl + setting.osl // 2)
+    prefill = price_step(setup, DraftWork(prefill_pass(setting.isl), 0, 0, 0))
+    error = setup.cost.relative_error
+    return decode.error(error), prefill.error(error)
 
 
 def _scenario(server: Server, setting: Setting) -> Mapping[str, Any]:
