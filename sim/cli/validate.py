@@ -173,13 +173,14 @@ def cases(data: Path, out: Path) -> None:
     Any command takes these files: `specsim explain`, `run`, `tune-k`. Takes about a minute on the public rows, since
     acceptance that a source does not state is solved from its smallest load.
     """
+    if not (has_data(data, "speedup") or has_data(data, "server")):
+        raise click.BadParameter(f"{data} has no cases. {what_is_needed()}")
+    _make_writable(out)
     count = 0
     if has_data(data, "speedup"):
         count += write_case_files(speedup_files(run_speedups(data)), out)
     if has_data(data, "server"):
         count += write_case_files(server_files(data), out)
-    if not count:
-        raise click.BadParameter(f"{data} has no cases. {what_is_needed()}")
     click.echo(f"Wrote {count} scenarios to {out}")
 
 

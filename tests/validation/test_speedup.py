@@ -130,7 +130,7 @@ def test_the_page_lists_every_row_and_the_command_writes_it(publish, tmp_path):
     assert out.read_text() == text
 
 
-@pytest.mark.parametrize("suite", ["speedup", "all"])
+@pytest.mark.parametrize("suite", ["speedup", "all", "cases"])
 def test_a_place_that_cannot_be_written_to_is_refused_before_anything_is_run(suite, publish, tmp_path, monkeypatch):
     monkeypatch.setattr("sim.cli.validate.run_speedups", lambda _: pytest.fail("run first"))
     (tmp_path / "file").write_text("")
