@@ -181,7 +181,10 @@ def verdict(found: Sequence[Line]) -> str:
     return "\n".join(
         f"- **{word}**: {text}."
         for word, text in (
-            (f"Trust (mean error up to {TRUSTED:g} %)", _within(found, 0.0, TRUSTED) or "nothing"),
+            (
+                f"Trust (mean error up to {TRUSTED:g} %; *: costs of the engine were fitted to some of these figures)",
+                _within(found, 0.0, TRUSTED) or "nothing",
+            ),
             (f"Do not trust (above {DOUBTFUL:g} %)", _within(found, DOUBTFUL, np.inf) or "nothing that was checked"),
             ("Nobody could check", _unchecked(found)),
         )
@@ -196,11 +199,18 @@ def _within(found: Sequence[Line], above: float, up_to: float) -> str:
         chosen = [at for at, mean in enumerate(means) if mean is not None and above < mean <= up_to]
         if sum(len(one.errors[at]) for at in chosen) >= _FEW:
             all_of_them = len(chosen) == sum(mean is not None for mean in means)
-            groups[one.what, one.engine, one.generation].append(one.method + ("" if all_of_them else _batches(chosen)))
+            name = one.method + ("*" if one.fitted else "")
+            groups[one.what, one.engine, one.generation].append(name + ("" if all_of_them else _batches(chosen)))
     return "; ".join(
-        f"{what} with {engine} on {generation}" + ("" if names == [_PLAIN] else f" ({', '.join(names)})")
+        f"{what} with {engine} on {generation}" + _in_brackets(names)
         for (what, engine, generation), names in groups.items()
     ).replace(" with none on", " of steps on")
+
+
+def _in_brackets(names: Sequence[str]) -> str:
+    """Methods with their batches; plain decoding at all batches goes without saying."""
+    known = {_PLAIN: "", f"{_PLAIN}*": "*"}
+    return known[names[0]] if len(names) == 1 and names[0] in known else f" ({', '.join(names)})"
 
 
 def _batches(chosen: Sequence[int]) -> str:

@@ -24,6 +24,10 @@ def test_rows_that_nothing_was_fitted_to_are_predictions():
     recorded = Check("TPOT", "plain decoding", "vllm", "Ada", 33.0, 1.0, "rtx4090_llama-3.1-8b")
     served = recorded._replace(generation="Hopper", case="meta-llama/Llama-3.1-70B, h100-sxm, vllm, fp8")
     assert [recorded.fitted, served.fitted] == ["", "host times"]
+    known = [recorded] * 3 + [served] * 3 + checks("eagle chain", 1, 1.0, 1.0, 1.0, case="VLLM20780-K2")
+    trust, *_ = verdict(lines(known)).splitlines()
+    assert "TPOT with vllm on Ada; TPOT with vllm on Hopper*" in trust
+    assert "speed-up with vllm-0.10 on Hopper (eagle chain*)" in trust
 
 
 def test_the_first_lines_name_batches_where_not_all_are_alike():
