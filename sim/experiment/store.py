@@ -69,7 +69,7 @@ class RunFolder:
         folder = cls.__new__(cls)
         folder._made, folder._stem = [], hidden["stem"] if hidden else path.name
         try:
-            folder.path = path if hidden else path.rename(path.with_name(f".{path.name}.partial"))
+            folder.path = path if hidden else path.rename(while_unfinished(path))
             folder._lock = _locked(folder.path)
         except OSError as error:
             raise ResultsError(f"{path}: cannot be taken up again ({error.strerror})") from error
@@ -188,6 +188,11 @@ def clear_litter(parent: Path, *, everything: bool = False) -> list[Path]:
     for folder in litter:
         shutil.rmtree(folder, ignore_errors=True)
     return litter
+
+
+def while_unfinished(path: Path) -> Path:
+    """The hidden name that a results folder has while it is worked on, and keeps when its process is killed."""
+    return path.with_name(f".{path.name}.partial")
 
 
 def is_locked(folder: Path) -> bool:
