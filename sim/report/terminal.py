@@ -224,8 +224,9 @@ def closed_form_text(documents: Mapping[str, Mapping[str, Any]]) -> str:
             f"{'stops' if turn['direction'] == 'gain_to_loss' else 'starts'} paying at batch {turn['value']:.0f}"
             for turn in curve["crossings"]
         ]
-        pays = "pays" if curve["status"] == "always" else "never pays"
-        text = ", ".join(turns) or f"{pays} up to batch {curve['batch'][-1]}"
+        pays = "pays at every batch" if curve["status"] == "always" else "never pays"
+        full = ", where the KV pool is full" if curve.get("capacity_reached_first") else ""
+        text = ", ".join(turns) or f"{pays} up to {curve['batch'][-1]}{full}"
         parts.append(f"{clean(arm)} {curve['speedup'][0]:.2f}x at batch 1, {text}")
     return "; ".join(parts)
 

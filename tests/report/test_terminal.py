@@ -7,7 +7,7 @@ import pandas as pd
 from sim.experiment.run import run
 from sim.report.dashboard import page_html
 from sim.report.reader import load_results
-from sim.report.terminal import summary_text
+from sim.report.terminal import closed_form_text, summary_text
 from sim.scenario.load import load_scenario
 
 Make = Callable[..., Path]
@@ -107,3 +107,10 @@ def test_fields_varied_in_step_are_one_curve(tmp_path: Path) -> None:
     assert "in step with the loads below: rate = 0.5; rate = 0.7" in text
     assert text.count("Break-even, output throughput") == 1
     assert len(re.findall(r"^[12] +\d", text, re.MULTILINE)) == 2
+
+
+def test_the_closed_form_says_whether_memory_ends_it() -> None:
+    curve = {"batch": [1, 2, 3], "speedup": [1.5, 1.4, 1.3], "crossings": [], "status": "always"}
+    full, free = (closed_form_text({"k3": curve | {"capacity_reached_first": known}}) for known in (True, False))
+    assert full == "k3 1.50x at batch 1, pays at every batch up to 3, where the KV pool is full"
+    assert free == "k3 1.50x at batch 1, pays at every batch up to 3"
