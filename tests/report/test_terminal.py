@@ -5,6 +5,7 @@ from pathlib import Path
 import pandas as pd
 
 from sim.experiment.run import run
+from sim.report.axis import Axis, order_cells
 from sim.report.dashboard import page_html
 from sim.report.reader import load_results
 from sim.report.terminal import closed_form_text, summary_text
@@ -97,16 +98,24 @@ def test_fields_varied_in_step_are_one_curve(tmp_path: Path) -> None:
         "workload:\n  arrivals: {kind: closed, max_concurrency: 1}\n  prompt_tokens: {kind: fixed, value: 8}\n"
         "  output_tokens: {kind: fixed, value: 40}\n  num_requests: 24\n"
         "sweep:\n  combine: zip\n  replicates: 2\n"
-        "  vary: {workload.arrivals.max_concurrency: [1, 2], arms.k3.acceptance.rate: [0.5, 0.7]}\n"
+        "  vary: {workload.arrivals.max_concurrency: [1, 2, 4], workload.num_requests: [8, 40, 160]}\n"
     )
     run_dir = run(load_scenario(str(source)), tmp_path / "out", jobs=1)
     text = summary_text(run_dir)
     page = page_html(load_results(run_dir))
-    assert "Concurrency (requests in flight), rate in step" in page
-    assert "concurrency 2<br>rate = 0.7" in page.replace("\\u003c", "<").replace("\\u003e", ">")
-    assert "in step with the loads below: rate = 0.5; rate = 0.7" in text
+    assert "Concurrency (requests in flight), num_requests in step" in page
+    assert "concurrency 2<br>num_requests = 40" in page.replace("\\u003c", "<").replace("\\u003e", ">")
+    assert "in step with the loads below: num_requests = 8; num_requests = 40; num_requests = 160" in " ".join(
+        text.split()
+    )
     assert text.count("Break-even, output throughput") == 1
-    assert len(re.findall(r"^[12] +\d", text, re.MULTILINE)) == 2
+    assert re.findall(r"^([124]) +\d", text, re.MULTILINE) == ["1", "2", "4"]  # as "160" < "40" would not have it
+
+
+def test_curves_of_a_grid_stand_in_the_order_of_the_sweep() -> None:
+    points = [{"cell_id": f"{x}-{k}", "vary.n": x, "vary.k": k} for x in (1, 2) for k in (2, 10)]
+    cells = order_cells(pd.DataFrame(points), [], Axis("n", True))
+    assert [cell.cell_id for cell in cells] == ["1-2", "2-2", "1-10", "2-10"]
 
 
 def test_the_closed_form_says_whether_memory_ends_it() -> None:
