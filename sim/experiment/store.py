@@ -51,7 +51,8 @@ class RunFolder:
             self._made = [folder for folder in (parent, out_dir) if not folder.exists()]
             parent.mkdir(parents=True, exist_ok=True)
             clear_litter(parent)
-            self._stem, self.path = _fresh(parent, f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{digest[:8]}")
+            self._stem, self._found = _fresh(parent, f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{digest[:8]}")
+            self.path = self._found
             self._lock = _locked(self.path)
         except OSError as error:
             raise ResultsError(
@@ -67,7 +68,7 @@ class RunFolder:
         """
         hidden = _HIDDEN.fullmatch(path.name)
         folder = cls.__new__(cls)
-        folder._made, folder._stem = [], hidden["stem"] if hidden else path.name
+        folder._made, folder._stem, folder._found = [], hidden["stem"] if hidden else path.name, path
         try:
             folder.path = path if hidden else path.rename(while_unfinished(path))
             folder._lock = _locked(folder.path)
@@ -124,6 +125,11 @@ class RunFolder:
             _sync_folder(parent)
             return final
         raise StorageError(f"{self._stem}: too many runs of the same second")
+
+    def put_back(self) -> None:
+        """Give a reopened folder that cannot be gone on with the name back under which it was found."""
+        self._release()
+        self.path = self.path.rename(self._found)
 
     def leave(self) -> None:
         """Stop working on it: kept for a later `reopen` when its journal holds a finished run, else removed."""
