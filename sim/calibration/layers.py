@@ -61,7 +61,7 @@ def _products_us(rows: Rows, fit: GemmFit) -> Floats:
 
 def _product_parameters(_: Rows) -> tuple[Parameter, ...]:
     return (
-        Parameter("memory_efficiency", 0.9, 0.3, 1.1),
+        Parameter("memory_efficiency", 0.9, 0.3, 1.1),  # datasheets of workstation cards disagree by 12 %
         Parameter("compute_efficiency", 0.8, 0.2, 1.1),
         Parameter("smoothness", 2.0, 1.0, 20.0),
         Parameter("launch_us", 5.0, 0.0, 15.0),

@@ -16,6 +16,7 @@ from sim.report.validation.server import server_pictures
 from sim.report.validation.speedup import speedup_pictures
 from sim.validation.acceptance import score_folder, too_small
 from sim.validation.acceptance_report import render as render_acceptance
+from sim.validation.case_files import server_files, speedup_files, write_case_files
 from sim.validation.folder import NothingToScoreError, has_data, nothing_to_score, what_is_needed
 from sim.validation.markdown import render
 from sim.validation.mean_lengths import mean_scores, render_means
@@ -153,6 +154,31 @@ def everything(data: Path, out: Path) -> None:
         suites.append(suite.summary)
     _write(out / "README.md", partial(render_overview, suites), lambda: overview_pictures(suites))
     _say_without_pictures()
+
+
+@validate.command()
+@_data("Folder with published/, recorded_vllm/ and gpu_timings/e2e_tpot.csv, or some of them.")
+@click.option(
+    "--out",
+    "-o",
+    type=click.Path(file_okay=False, path_type=Path),
+    required=True,
+    help="Folder for speedup/CASE.yaml and server/CASE.yaml.",
+)
+def cases(data: Path, out: Path) -> None:
+    """Every case of `speedup` and `server` as a scenario file, with what was measured in its comments.
+
+    Any command takes these files: `specsim explain`, `run`, `tune-k`. Takes about a minute on the public rows, since
+    acceptance that a source does not state is solved from its smallest load.
+    """
+    count = 0
+    if has_data(data, "speedup"):
+        count += write_case_files(speedup_files(run_speedups(data)), out)
+    if has_data(data, "server"):
+        count += write_case_files(server_files(data), out)
+    if not count:
+        raise click.BadParameter(f"{data} has no cases. {what_is_needed()}")
+    click.echo(f"Wrote {count} scenarios to {out}")
 
 
 class _Suite(NamedTuple):

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
@@ -38,7 +39,13 @@ def plain_data(scenario: Scenario) -> dict[str, Any]:
 
 def dump_scenario(scenario: Scenario) -> str:
     """Canonical YAML that loads back to an equal scenario."""
-    return yaml.dump(plain_data(scenario), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+    return dump_data(plain_data(scenario))
+
+
+def dump_data(data: Mapping[str, Any]) -> str:
+    """YAML of plain data that our reader takes back as it is."""
+    text: str = yaml.dump(dict(data), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+    return text
 
 
 def scenario_hash(scenario: Scenario) -> str:

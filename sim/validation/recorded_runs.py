@@ -8,7 +8,7 @@ by default, overlapped scheduling. Nothing is fitted to them.
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from sim.calibration.tables import Table, read_table
 from sim.errors import ScenarioError, SimError
+from sim.experiment.analytic import decode_step
 from sim.metrics.record import RunRecord, Status
-from sim.scenario.build import simulate
+from sim.scenario.build import resolved, set_up, simulate
 from sim.scenario.load import load_mapping
 from sim.text_file import read_text, refuse
 from sim.validation import as_published
@@ -55,15 +56,24 @@ def recorded_runs(folder: Path) -> tuple[list[RecordedRun], list[tuple[str, str]
     Raises:
         SimError: the files of a run are malformed; file, line and column.
     """
-    there = folder / "recorded_vllm"
     found, not_run = [], []
-    for path in sorted((there if there.is_dir() else folder).glob("*_requests.csv")):
-        recording = read_recorded(path)
+    for recording in read_recordings(folder):
         try:
             found.append(_run(recording))
         except SimError as error:
             not_run.append((recording.name, str(error).splitlines()[0]))
     return found, not_run
+
+
+def read_recordings(folder: Path) -> Iterator["Recorded"]:
+    """Every run in `folder`/recorded_vllm or `folder`.
+
+    Raises:
+        SimError: the files of a run are malformed; file, line and column.
+    """
+    there = folder / "recorded_vllm"
+    for path in sorted((there if there.is_dir() else folder).glob("*_requests.csv")):
+        yield read_recorded(path)
 
 
 class Recorded(NamedTuple):
@@ -97,7 +107,10 @@ def _run(recorded: Recorded) -> RecordedRun:
     name, requests, engine, seconds = recorded
     gpu = as_published.gpu(str(engine["gpu"]))
     ours, naive = (_replay(requests, engine, naive=x) for x in (False, True))
-    scores, preemptions = tuple(_latencies(name, requests, ours, naive)), int(ours.requests.num_preemptions.sum())
+    sigma = _step_error(requests, engine)
+    band = tuple(_replay(requests, engine, naive=False, target_time=1 + x) for x in (-sigma, sigma))
+    scores = tuple(_latencies(name, requests, ours, naive, band))
+    preemptions = int(ours.requests.num_preemptions.sum())
     if seconds is None:
         return RecordedRun(name, gpu, scores, (), None, preemptions)
     clock = find_clock(seconds, requests)
@@ -117,19 +130,34 @@ def _engine(path: Path) -> Mapping[str, Any]:
     return found
 
 
-def _replay(requests: Table, engine: Mapping[str, Any], *, naive: bool) -> RunRecord:
-    """The same requests through the simulated server."""
-    order = np.argsort(requests.numbers("queued_s"), kind="stable")
-    columns = [requests.numbers(name)[order] for name in ("queued_s", "input_tokens", "output_tokens")]
+def _replay(requests: Table, engine: Mapping[str, Any], *, naive: bool, target_time: float = 1.0) -> RunRecord:
+    """The same requests through the simulated server, with all passes `target_time` times as long."""
     with tempfile.TemporaryDirectory() as folder:
-        lines = [f"{arrival:.6f},{prompt:.0f},{output:.0f}" for arrival, prompt, output in zip(*columns, strict=True)]
         trace = Path(folder) / "trace.csv"
-        trace.write_text("\n".join(["arrival_s,input_tokens,output_tokens", *lines]) + "\n", encoding="utf-8")
-        scenario = load_mapping(_scenario(engine, trace, naive=naive), Path(folder)).scenario
+        trace.write_text(trace_text(requests), encoding="utf-8")
+        data = recorded_scenario(engine, trace, naive=naive) | {"what_if": {"target_time": target_time}}
+        scenario = load_mapping(data, Path(folder)).scenario
         record = simulate(scenario, "plain", 0, Path(folder))
     if not bool((record.requests.status == Status.FINISHED).all()):
         raise ScenarioError("requests were rejected: they do not fit the simulated server")
     return record
+
+
+def _step_error(requests: Table, engine: Mapping[str, Any]) -> float:
+    """One sigma of a decode step with all seats taken, in the middle of a mean request."""
+    data = recorded_scenario(engine, Path("trace.csv"), naive=False) | {"workload": {"num_requests": 1}}
+    setup = set_up(load_mapping(data).scenario, "plain", Path())
+    prompt, output = (float(requests.numbers(name).mean()) for name in ("input_tokens", "output_tokens"))
+    step = decode_step(setup, resolved(setup.engine.max_num_seqs), round(prompt + output / 2))
+    return step.error(setup.cost.relative_error)
+
+
+def trace_text(requests: Table) -> str:
+    """The requests as a trace that scenarios read, in the order they were queued."""
+    order = np.argsort(requests.numbers("queued_s"), kind="stable")
+    columns = [requests.numbers(name)[order] for name in ("queued_s", "input_tokens", "output_tokens")]
+    lines = [f"{arrival:.6f},{prompt:.0f},{output:.0f}" for arrival, prompt, output in zip(*columns, strict=True)]
+    return "\n".join(["arrival_s,input_tokens,output_tokens", *lines]) + "\n"
 
 
 def _overlaps(engine: Mapping[str, Any]) -> bool:
@@ -142,7 +170,17 @@ def _server(engine: Mapping[str, Any]) -> str:
     return f"vllm {engine.get('vllm_version', '')}"
 
 
-def _scenario(engine: Mapping[str, Any], trace: Path, *, naive: bool) -> dict[str, Any]:
+def recorded_scenario(engine: Mapping[str, Any], trace: Path, *, naive: bool) -> dict[str, Any]:
+    """The server of a recorded run, and its requests, as plain data: what one would write in YAML.
+
+    Args:
+        engine: what `NAME_engine.json` states.
+        trace: where `trace_text` was written.
+        naive: with datasheet peaks.
+
+    Raises:
+        SimError: GPU or model unknown, or limits that cannot be simulated.
+    """
     cache, target = engine.get("kv_cache") or {}, as_published.target(str(engine["model"]))
     profile = as_published.engine(_server(engine))
     limits = {name: engine[name] for name in _LIMITS if engine.get(name) is not None}
@@ -186,18 +224,21 @@ def _blocks(cache: Mapping[str, Any]) -> dict[str, int]:
     return {} if found is None else {"num_gpu_blocks_override": int(found) - 1}
 
 
-def _latencies(name: str, requests: Table, ours: RunRecord, naive: RunRecord) -> Iterator[Score]:
-    """Means and 99th percentiles in milliseconds, by the definitions of vLLM."""
+def _latencies(
+    name: str, requests: Table, ours: RunRecord, naive: RunRecord, band: Sequence[RunRecord]
+) -> Iterator[Score]:
+    """Means and 99th percentiles in milliseconds, by vLLM's definitions; `band`: runs with steps a sigma off."""
     arrival, first, last = (requests.numbers(column) for column in ("queued_s", "first_token_s", "last_token_s"))
     measured = _milliseconds(arrival, first, last, requests.numbers("output_tokens"))
-    simulated, peaks = (_of_record(record) for record in (ours, naive))
+    simulated, peaks, *off = (_of_record(record) for record in (ours, naive, *band))
     for what, values in ((what, values) for what, values in measured.items() if values.size):
         for statistic, of in _STATISTICS.items():
             peer = peer_error(f"{name} {statistic} {what}")
-            found = of(values)
+            found, ends = of(values), [of(one[what]) for one in off]
             yield Score(
                 name=name, group=name, quantity=f"{statistic} {what}", load="", predicted=of(simulated[what]),
-                measured=found, naive=of(peaks[what]), peer=peer and found * (1 + peer.percent / 100),
+                measured=found, low=min(ends), high=max(ends),
+                naive=of(peaks[what]), peer=peer and found * (1 + peer.percent / 100),
             )  # fmt: skip
 
 

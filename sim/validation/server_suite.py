@@ -29,6 +29,8 @@ recording alone (prompt tokens by the second against the stamps of first tokens)
 loops at the concurrency of each setting, as InferenceMAX drives them (lengths uniform between 0.8 and 1 times the
 nominal ones, all users at once, all requests counted), medians over repeated settings.
 
+- **band**: one sigma of the model's own error. Recorded runs: simulated with all passes so much longer or shorter.
+  Whole servers: of a decode step with all users (TPOT), of a prompt's pass (TTFT); clients and launches have none.
 - **naive**: datasheet peaks and no fixed costs. **peer**: LLMServingSim, whose layer times were profiled inside vLLM
   on the same cards. Recorded runs were not fitted to; their GPU profiles hold kernel times of the same cards and
   engine. The host times of the engine profiles `vllm` and `trtllm` were fitted to the TPOT of these whole servers:

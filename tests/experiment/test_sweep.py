@@ -71,10 +71,11 @@ def command(grid: Path, out: Path, jobs: int = 1) -> list[str]:
     return [sys.executable, "-c", DRIVER, str(grid), str(out), str(jobs)]
 
 
-def test_twenty_kills_and_resumes_give_the_same_bytes(grid: Path, uninterrupted: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [6, pytest.param(20, marks=pytest.mark.slow)])
+def test_kills_and_resumes_give_the_same_bytes(grid: Path, uninterrupted: Path, tmp_path: Path, kills: int) -> None:
     """SIGKILL after a random number of finished runs, at a random moment of the next one."""
     rng, done, lost = random.Random(4), 0, 0
-    for _ in range(20):
+    for _ in range(kills):
         with subprocess.Popen(command(grid, tmp_path), stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             for _ in range(rng.randint(1, 5)):

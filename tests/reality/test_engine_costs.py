@@ -54,6 +54,7 @@ def test_two_engines_and_two_gpus_ask_for_the_same_cost_per_row(responses: dict[
     assert apart < 2 * np.hypot(*(one.errors["per_row_us"] for one in rows))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "chosen", "limit"), [("sglang", SGLANG, 4.5)])
 def test_mean_error_of_a_shipped_profile_on_its_cells(
     shared_data: Path, name: str, chosen: tuple[Selection, ...], limit: float
