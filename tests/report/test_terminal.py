@@ -8,7 +8,7 @@ from sim.experiment.run import run
 from sim.report.axis import Axis, order_cells
 from sim.report.dashboard import page_html
 from sim.report.reader import load_results
-from sim.report.terminal import closed_form_text, summary_text
+from sim.report.terminal import break_even_lines, closed_form_text, summary_text
 from sim.scenario.load import load_scenario
 
 Make = Callable[..., Path]
@@ -110,6 +110,15 @@ def test_fields_varied_in_step_are_one_curve(tmp_path: Path) -> None:
     )
     assert text.count("Break-even, output throughput") == 1
     assert re.findall(r"^([124]) +\d", text, re.MULTILINE) == ["1", "2", "4"]  # as "160" < "40" would not have it
+
+
+def test_indented_answers_stay_within_the_screen(sweep_dir: Path) -> None:
+    results = load_results(sweep_dir)
+    assert results.axis
+    for margin in ("", "  ", " " * 12):
+        lines = list(break_even_lines(results, results.axis, results.slices[0], margin))
+        assert max(map(len, lines)) <= 100
+        assert all(line.startswith(margin) for line in lines)
 
 
 def test_curves_of_a_grid_stand_in_the_order_of_the_sweep() -> None:
