@@ -102,8 +102,9 @@ def run_command(arguments: list[str]) -> int:
     except SimError as error:
         click.echo(f"specsim: {error}", err=True)
         return error.exit_code
-    except (KeyboardInterrupt, click.Abort):
-        click.echo("specsim: interrupted", err=True)
+    except (KeyboardInterrupt, click.Abort) as interrupt:
+        kept = getattr(interrupt, "run_dir", None)
+        click.echo(f"specsim: interrupted{f'; finished runs are kept in {kept}' if kept else ''}", err=True)
         return 130
     except BrokenPipeError:
         _silence_stdout()  # the reader of our output has left

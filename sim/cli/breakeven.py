@@ -11,8 +11,10 @@ from sim.cli.options import CONFIDENCE, MAX_REPLICATES, MIN_GAIN, Common, simula
 from sim.cli.running import exit_code
 from sim.experiment.axes import AXES, axis_of
 from sim.experiment.questions import Answer, Search, all_questions, equal_batch, search
+from sim.experiment.run import Interrupted
 from sim.report.dashboard import write_dashboard
 from sim.report.questions import answers_text
+from sim.scenario.load import LoadedScenario
 from sim.scenario.schema import Objective
 
 
@@ -62,17 +64,27 @@ def breakeven(
     stated |= {"tolerance": tolerance, "max_replicates": max_replicates, "objectives": list(objectives) or None}
     settings = {key: value for key, value in stated.items() if value is not None}
     how = Search(common.work(), settings, replicates, resume)
-    if over is None:
-        batch, answers = all_questions(loaded, limits, how)
-    else:
-        answers = [search(loaded, axis_of(over), limits, how)]
-        batch = equal_batch(loaded) if over == "concurrency" else {}
+    try:
+        batch, answers = _answers(loaded, over, limits, how)
+    except Interrupted:
+        click.echo("Interrupted; go on with the same command and --resume", err=True)
+        raise
     pages = [write_dashboard(answer.run_dir) for answer in answers]
     click.echo(_json(batch, answers) if common.as_json else answers_text(batch, answers).rstrip())
     if not common.as_json:
         for answer, page in zip(answers, pages, strict=True):
             click.echo(f"Wrote {answer.run_dir}\nWrote {page}")
     ctx.exit(max(exit_code(answer.run_dir) for answer in answers))
+
+
+def _answers(
+    loaded: LoadedScenario, over: str | None, limits: tuple[float, float] | None, how: Search
+) -> tuple[dict[str, Any], list[Answer]]:
+    """The closed forms at equal batch and the searches along the axis asked for, or along both loads."""
+    if over is None:
+        return all_questions(loaded, limits, how)
+    answers = [search(loaded, axis_of(over), limits, how)]
+    return equal_batch(loaded) if over == "concurrency" else {}, answers
 
 
 def _json(batch: dict[str, Any], answers: list[Answer]) -> str:

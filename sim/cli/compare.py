@@ -1,12 +1,13 @@
 """`specsim compare`: results folders against each other, and limits for pipelines."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from sim.cli.arms import names
-from sim.errors import Problem, ScenarioError
+from sim.errors import Problem, ResultsError, ScenarioError
 from sim.experiment.differences import DIFFERENCE_COLUMNS, Comparison, Wanted, compare_folders, summary_metrics
 from sim.experiment.files import csv_bytes, finite, write_bytes
 from sim.experiment.results import Experiment, load
@@ -54,7 +55,7 @@ def compare(
     """
     if len(folders) < 2:
         raise click.UsageError("two results folders at least: specsim compare A B")
-    opened = [load(folder) for folder in folders]
+    opened = _open(folders)
     chosen, parsed = _read(opened, metrics, limits)
     found = compare_folders(opened, Wanted(_arms(arms), chosen, confidence))
     judgements = judge_limits(parsed, found.differences)
@@ -66,6 +67,19 @@ def compare(
         click.echo(comparison_text(found, judgements, [str(folder) for folder in folders], everything))
     bad = ("failed", "not resolved") if strict else ("failed",)
     ctx.exit(FAILED if any(each.state in bad for each in judgements) else 0)
+
+
+def _open(folders: Sequence[Path]) -> list[Experiment]:
+    """All folders, or everything that is wrong with them."""
+    opened, wrong = list[Experiment](), list[str]()
+    for folder in folders:
+        try:
+            opened.append(load(folder))
+        except ResultsError as error:
+            wrong.append(str(error))
+    if wrong:
+        raise ResultsError("\n".join(wrong))
+    return opened
 
 
 def _read(

@@ -14,7 +14,7 @@ from sim.experiment.executor import local_executor
 from sim.experiment.overlay import overlay
 from sim.report.overlay import overlay_json, overlay_text
 from sim.scenario.load import load_scenario
-from sim.scenario.suggestions import did_you_mean
+from sim.scenario.suggestions import no_such_arm
 
 Lengths = Literal["scenario", "measured"]
 
@@ -87,10 +87,7 @@ def measured_points(arguments: Sequence[str], arms: Sequence[str]) -> dict[str, 
         found = (
             [path] if path.is_file() else sorted(each for each in path.parent.glob(path.name or "?") if each.is_file())
         )
-        if arm not in arms:
-            wrong.append(
-                f"--measured {argument}: no such arm: {arm}; there are {', '.join(arms)}{did_you_mean(arm, arms)}"
-            )
+        wrong += [f"--measured {argument}: {text}" for text in no_such_arm([arm], arms)]
         if not found:
             folder = f"; {pattern} is a folder, write its files: {path / '*.json'}" if path.is_dir() else ""
             wrong.append(f"--measured {argument}: no such file{folder}")

@@ -17,6 +17,7 @@ from sim.report.dashboard import write_dashboard
 from sim.report.sensitivity import sensitivity_text
 from sim.scenario.defaults import OPEN_LOOP_OBJECTIVES
 from sim.scenario.schema import Objective, Scenario
+from sim.scenario.suggestions import did_you_mean
 
 
 @click.command(name="sensitivity")
@@ -84,7 +85,8 @@ def _ranges(given: Given, ranges: Sequence[str]) -> list[tuple[str, Range]]:
 def _arm(scenario: Scenario, arm: str | None) -> str:
     arms = [name for name in scenario.arms if name != scenario.baseline]
     if arm is not None and arm not in arms:
-        raise ScenarioError(f"no such arm beside the baseline: {arm}; there are {', '.join(arms) or 'none'}")
+        there = f"there are {', '.join(arms) or 'none'}{did_you_mean(arm, arms)}"
+        raise ScenarioError(f"no such arm beside the baseline: {arm}; {there}")
     if arm is None and len(arms) != 1:
         raise ScenarioError(f"choose one of {', '.join(arms)}" if arms else "the scenario has no arm but its baseline")
     return arm or arms[0]

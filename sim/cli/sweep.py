@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from sim.experiment.plan import WHOLE, Shard, estimate
 from sim.experiment.rounds import HowToRun
 from sim.experiment.run import begun, find_unfinished
 from sim.experiment.run import run as run_experiment
+from sim.experiment.store import while_unfinished
 from sim.scenario.load import LoadedScenario
 
 
@@ -82,10 +84,10 @@ def sweep(
     Exit codes: 0 done, 2 wrong scenario, 4 some runs failed, 5 disk or memory full, 130 interrupted (what finished is
     kept, and --resume goes on).
     """
-    settings = [f"sweep.vary.{key}={_as_yaml(values)}" for key, values in map(_key_and_values, vary)]
+    settings = [f"sweep.vary.{key}={_as_yaml(values)}" for key, values in _varied(vary)]
     settings += [f"sweep.combine={combine}"] if combine else []
     settings += [f"seed={seed}"] if seed is not None else []
-    folder = Path(common.scenario) if resume and Path(common.scenario).is_dir() else None
+    folder = _named(common.scenario) if resume else None
     if folder is not None:
         if settings or common.overrides or arms or replicates or shard != WHOLE:
             raise click.UsageError("an unfinished folder is resumed as it was begun: no other options")
@@ -106,11 +108,27 @@ def sweep(
     ctx.exit(finish(make, loaded.notes, as_json=common.as_json, quiet=common.quiet, copy_url=copy_to))
 
 
+def _named(scenario: str) -> Path | None:
+    """The unfinished folder that SCENARIO is, also while it is hidden; None when it is none."""
+    path = Path(scenario)
+    return next((each for each in (path, while_unfinished(path)) if path.name and each.is_dir()), None)
+
+
 def _key_and_values(argument: str) -> tuple[str, str]:
     key, equals, values = argument.partition("=")
     if not equals or not key.strip() or not values.strip():
         raise click.UsageError(f"--vary {argument}: expected KEY=VALUES, such as engine.max_num_seqs=64,128")
     return key.strip(), values.strip()
+
+
+def _varied(arguments: Sequence[str]) -> list[tuple[str, str]]:
+    """Every `--vary` as key and values; one given twice would silently replace the first."""
+    pairs = [_key_and_values(argument) for argument in arguments]
+    keys = [key for key, _ in pairs]
+    twice = [key for key in dict.fromkeys(keys) if keys.count(key) > 1]
+    if twice:
+        raise click.UsageError(f"--vary: given twice: {', '.join(twice)}; state all values of a field in one --vary")
+    return pairs
 
 
 def _as_yaml(values: str) -> str:

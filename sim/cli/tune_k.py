@@ -62,6 +62,8 @@ def tune_k(
     """
     given = Given()
     tried = given.counts("--k", ks, 0, MOST_K)
+    if tried[-1] == 0 and not given.problems:
+        given.wrong("--k", "K = 0 alone leaves nothing to choose")
     loads = None if concurrency is None else given.counts("--concurrency", concurrency, 1, 100_000)
     share = given.share("--tie", tie)
     target = _target(given, emit, target_version)
@@ -69,8 +71,6 @@ def tune_k(
         for name in ("objective", "concurrency", "replicates", "output", "jobs"):
             if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
                 given.wrong(f"--{name}", "no effect with --no-simulation")
-    if tried[-1] == 0:
-        given.wrong("--k", "K = 0 alone leaves nothing to choose")
     given.finish()
     judge = Judge(objective, replicates, share, 0.95)
     wish = tuning.Wish(arm, tried, judge, min_range, over == "context", loads, target)

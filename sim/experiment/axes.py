@@ -10,6 +10,7 @@ import numpy as np
 
 from sim.errors import ScenarioError
 from sim.experiment.answers import closed_forms
+from sim.experiment.explain import decode_context
 from sim.scenario.dump import plain_data
 from sim.scenario.load import LoadedScenario, load_mapping
 from sim.scenario.suggestions import did_you_mean
@@ -139,9 +140,7 @@ def _closed_form_crossings(loaded: LoadedScenario, low: float, high: float) -> l
     A good first guess, and never a worse one: between two crossings close together a coarse first round sees nothing.
     """
     scenario = loaded.scenario
-    facts = scenario.workload.facts(loaded.base_dir)
-    context = round(facts.mean_prompt_tokens + facts.mean_output_tokens / 2)
-    _, curves = closed_forms(scenario, loaded.base_dir, context)
+    _, curves = closed_forms(scenario, loaded.base_dir, decode_context(loaded))
     found = list[float]()
     for curve in curves.values():
         places = [crossing.value for crossing in curve.crossings]

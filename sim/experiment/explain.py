@@ -120,6 +120,13 @@ def _swept_batches(scenario: Scenario) -> tuple[int, ...]:
     return tuple(sorted({int(value) for value in scenario.sweep.vary.get(CONCURRENCY_KEY, ())}))
 
 
+def decode_context(loaded: LoadedScenario) -> int:
+    """Context that a decode step of the baseline meets, in tokens: the mean over output tokens."""
+    baseline = set_up(loaded.scenario, loaded.scenario.baseline, loaded.base_dir)
+    limit = resolved(baseline.engine.max_model_len)
+    return demand_of(loaded.scenario, loaded.base_dir, limit).decode_context_tokens
+
+
 def demand_of(scenario: Scenario, base_dir: Path, max_model_len: int) -> Demand:
     """Means of the workload; the mean decode context is that of the requests of replicate 0, as a run measures it."""
     facts = scenario.workload.facts(base_dir)

@@ -8,6 +8,7 @@ from typing import Any
 from sim.errors import ScenarioError
 from sim.experiment.axes import CONCURRENCY, REQUEST_RATE
 from sim.scenario.schema import Scenario, Sweep
+from sim.scenario.suggestions import did_you_mean
 
 Range = tuple[float, float]
 
@@ -102,11 +103,12 @@ def chosen_inputs(scenario: Scenario, names: Sequence[str] | None) -> tuple[Inpu
         found = [name for name in INPUTS if name not in others]
         return tuple(INPUTS[name] for name in found if stated_value(scenario, INPUTS[name]) is not None)
     wanted = [part for name in names for part in GROUPS.get(name, (name,))]
-    problems = [f"no such input: {name!r}" for name in wanted if name not in INPUTS]
+    known = [*INPUTS, *GROUPS]
+    problems = [f"no such input: {name!r}{did_you_mean(name, known)}" for name in wanted if name not in INPUTS]
     missing = [name for name in wanted if name in INPUTS and stated_value(scenario, INPUTS[name]) is None]
     problems += [f"{name}: this scenario has no {INPUTS[name].key}" for name in missing]
     if problems:
-        raise ScenarioError(f"{'; '.join(problems)}; allowed: {', '.join([*INPUTS, *GROUPS])}")
+        raise ScenarioError(f"{'; '.join(problems)}; allowed: {', '.join(known)}")
     return tuple(INPUTS[name] for name in dict.fromkeys(wanted))
 
 

@@ -16,7 +16,7 @@ from sim.scenario.build import simulate
 from sim.scenario.dump import scenario_hash
 from sim.scenario.load import LoadedScenario
 from sim.scenario.schema import Scenario, Sweep
-from sim.scenario.suggestions import did_you_mean
+from sim.scenario.suggestions import no_such_arm
 from sim.scenario.what_if import WhatIf
 from sim.workload.arrivals.base import ArrivalProcess
 from sim.workload.arrivals.closed import ClosedLoop
@@ -62,11 +62,7 @@ def load_tests(
         ScenarioError: unknown arms, or a workload that no load test has; all of it at once.
     """
     scenario = loaded.scenario
-    wrong = [
-        f"no such arm: {arm}; there are {', '.join(scenario.arms)}{did_you_mean(arm, scenario.arms)}"
-        for arm in measured
-        if arm not in scenario.arms
-    ]
+    wrong = no_such_arm(measured, scenario.arms)
     if scenario.workload.arrivals.max_turns > 1:
         wrong.append("workload.arrivals: kind sessions cannot be compared with load tests of single requests")
     if take_lengths and scenario.workload.classes:

@@ -63,6 +63,8 @@ def merge(folders: Sequence[Path], out_dir: Path) -> Path:
 
 
 def _read(folder: Path) -> Part:
+    if not folder.is_dir():
+        raise ResultsError(f"{folder}: no such folder; expected the results of a shard")
     header, *records = list(read_journal(folder / JOURNAL)) or [{}]
     if "shard" not in header or not (folder / "scenario.resolved.yaml").is_file():
         raise ResultsError(f"{folder}: not a finished shard of a sweep")

@@ -13,6 +13,7 @@ from sim.rng import Streams
 from sim.scenario.cells import Cell, cell_scenarios, num_cells
 from sim.scenario.lint import broken_arms
 from sim.scenario.schema import Scenario
+from sim.scenario.suggestions import no_such_arm
 
 #: What a run costs, for the estimate before a sweep: CPU seconds per request, and bytes it leaves per request and run.
 #: From `bench_sweep.py` (about 4,500 requests per CPU-second) and the files of the shipped scenarios: rough.
@@ -122,9 +123,8 @@ def narrowed(scenario: Scenario, arms: Sequence[str] | None, replicates: int | N
         ScenarioError: an unknown arm, or fewer than one replicate.
     """
     if arms is not None:
-        unknown = [arm for arm in arms if arm not in scenario.arms]
-        if unknown:
-            raise ScenarioError(f"no such arm: {', '.join(unknown)}; there are {', '.join(scenario.arms)}")
+        if unknown := no_such_arm(arms, scenario.arms):
+            raise ScenarioError("\n".join(unknown))
         kept = {name: arm for name, arm in scenario.arms.items() if name in arms or name == scenario.baseline}
         scenario = scenario.model_copy(update={"arms": kept})
     if replicates is not None:

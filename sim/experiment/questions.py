@@ -15,6 +15,7 @@ from sim.experiment.axes import AXES, Axis, first_sweep
 from sim.experiment.compare import LOAD_METRICS
 from sim.experiment.evaluate import Evaluator
 from sim.experiment.executor import Serial
+from sim.experiment.explain import decode_context
 from sim.experiment.results import load
 from sim.experiment.rounds import HowToRun, Work
 from sim.experiment.run import find_unfinished, run
@@ -105,10 +106,8 @@ def _busy_throughput(loaded: LoadedScenario) -> float:
 
 
 def equal_batch(loaded: LoadedScenario) -> Json:
-    """The closed forms at the mean context of the workload: no queue, no prefill, no simulation."""
-    facts = loaded.scenario.workload.facts(loaded.base_dir)
-    context = round(facts.mean_prompt_tokens + facts.mean_output_tokens / 2)
-    documents, _ = closed_forms(loaded.scenario, loaded.base_dir, context)
+    """The closed forms at the context that `explain` takes: no queue, no prefill, no simulation."""
+    documents, _ = closed_forms(loaded.scenario, loaded.base_dir, decode_context(loaded))
     return documents
 
 

@@ -81,7 +81,9 @@ def run(
     try:
         plan = make_plan(scenario, loaded.base_dir, folder, how.shard)
         header = _header(plan, loaded)
-        known = _taken_up(folder, header, how) if how.resume else {}
+        known: dict[str, Outcome] = {}
+        if how.resume:
+            header, known = _taken_up(folder, header, how)
         _begin(folder, plan, loaded, header, fresh=not how.resume)
         plan, done, interrupted = run_rounds(folder, plan, known, how, progress)
         finished = Finished(plan, done, tuple(header["notes"]))
@@ -89,7 +91,8 @@ def run(
             raise _nothing(done)
         write_results(folder, finished)
         folder.write("scenario.resolved.yaml", dump_scenario(plan.scenario).encode())
-        write_journal(folder.inside(JOURNAL), [_header(plan, loaded), *_records(folder, plan, done)])
+        last = _header(plan, loaded) | {"begun": header["begun"]}
+        write_journal(folder.inside(JOURNAL), [last, *_records(folder, plan, done)])
         folder.write("timing.json", json_bytes(_timing(started, time.perf_counter() - clock, plan.tasks, done)))
     except BaseException:
         folder.leave()
@@ -138,10 +141,15 @@ def _open(out_dir: Path, scenario: Scenario, how: HowToRun) -> RunFolder:
 
 
 def _header(plan: Plan, loaded: LoadedScenario) -> Record:
-    """The journal's first record: only the very same experiment may go on with it."""
+    """The journal's first record: only the very same experiment may go on with it.
+
+    A search adds points, so `experiment`, what is to be run, may come to differ from `begun`, what was asked.
+    """
+    experiment = hashlib.sha256(dump_scenario(plan.scenario).encode()).hexdigest()
     return as_record(
         {
-            "experiment": hashlib.sha256(dump_scenario(plan.scenario).encode()).hexdigest(),
+            "experiment": experiment,
+            "begun": experiment,
             "code": code_digest(),
             "shard": list(plan.shard),
             "runs": len(plan.tasks),
@@ -159,22 +167,32 @@ def _begin(folder: RunFolder, plan: Plan, loaded: LoadedScenario, header: Record
         write_journal(folder.inside(JOURNAL), [header])
 
 
-def _taken_up(folder: RunFolder, header: Record, how: HowToRun) -> dict[str, Outcome]:
-    """Finished runs of the journal whose files are still what they were, by place.
+def _taken_up(folder: RunFolder, header: Record, how: HowToRun) -> tuple[Record, dict[str, Outcome]]:
+    """The header, with what was asked at first, and the journal's finished runs with intact files, by place.
 
     Raises:
-        ResultsError: the folder belongs to another experiment, or to another version of specsim.
+        ResultsError: the folder belongs to another experiment, or to another version of specsim; it is left as it was.
     """
     records = list(read_journal(folder.path / JOURNAL))
     first = records[0] if records else {}
-    if any(first.get(key) != header[key] for key in ("experiment", "shard")):
-        raise ResultsError(f"{folder.path}: begun with another scenario, seed, replicates or shard; start afresh")
+    if why := _why_not(first, header, how):
+        folder.put_back()
+        raise ResultsError(f"{folder.path}: {why}")
+    known = {record["run"]: outcome_of(record) for record in records[1:] if "run" in record and intact(folder, record)}
+    return header | {"begun": first.get("begun", first["experiment"])}, known
+
+
+def _why_not(first: Record, header: Record, how: HowToRun) -> str:
+    """Why a folder with this first record cannot be gone on with; empty when it can."""
+    same = header["experiment"] in (first.get("experiment"), first.get("begun"))
+    if not same or first.get("shard") != header["shard"]:
+        return "begun with another scenario, seed, replicates or shard; start afresh"
     if first.get("code") != header["code"] and not how.allow_mixed:
-        raise ResultsError(
-            f"{folder.path}: begun by another version of specsim, whose figures may differ; "
+        return (
+            "begun by another version of specsim, whose figures may differ; "
             "start afresh, or mix them with --allow-mixed"
         )
-    return {record["run"]: outcome_of(record) for record in records[1:] if "run" in record and intact(folder, record)}
+    return ""
 
 
 def _records(folder: RunFolder, plan: Plan, done: Mapping[int, Outcome]) -> list[Record]:

@@ -51,7 +51,8 @@ class RunFolder:
             self._made = [folder for folder in (parent, out_dir) if not folder.exists()]
             parent.mkdir(parents=True, exist_ok=True)
             clear_litter(parent)
-            self._stem, self.path = _fresh(parent, f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{digest[:8]}")
+            self._stem, self._found = _fresh(parent, f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{digest[:8]}")
+            self.path = self._found
             self._lock = _locked(self.path)
         except OSError as error:
             raise ResultsError(
@@ -67,9 +68,9 @@ class RunFolder:
         """
         hidden = _HIDDEN.fullmatch(path.name)
         folder = cls.__new__(cls)
-        folder._made, folder._stem = [], hidden["stem"] if hidden else path.name
+        folder._made, folder._stem, folder._found = [], hidden["stem"] if hidden else path.name, path
         try:
-            folder.path = path if hidden else path.rename(path.with_name(f".{path.name}.partial"))
+            folder.path = path if hidden else path.rename(while_unfinished(path))
             folder._lock = _locked(folder.path)
         except OSError as error:
             raise ResultsError(f"{path}: cannot be taken up again ({error.strerror})") from error
@@ -124,6 +125,11 @@ class RunFolder:
             _sync_folder(parent)
             return final
         raise StorageError(f"{self._stem}: too many runs of the same second")
+
+    def put_back(self) -> None:
+        """Give a reopened folder that cannot be gone on with the name back under which it was found."""
+        self._release()
+        self.path = self.path.rename(self._found)
 
     def leave(self) -> None:
         """Stop working on it: kept for a later `reopen` when its journal holds a finished run, else removed."""
@@ -188,6 +194,11 @@ def clear_litter(parent: Path, *, everything: bool = False) -> list[Path]:
     for folder in litter:
         shutil.rmtree(folder, ignore_errors=True)
     return litter
+
+
+def while_unfinished(path: Path) -> Path:
+    """The hidden name that a results folder has while it is worked on, and keeps when its process is killed."""
+    return path.with_name(f".{path.name}.partial")
 
 
 def is_locked(folder: Path) -> bool:

@@ -47,6 +47,7 @@ from sim.scenario.arms import Arm
 from sim.scenario.build import ArmSetup, resolved, set_up
 from sim.scenario.load import LoadedScenario
 from sim.scenario.schema import Scenario
+from sim.scenario.suggestions import no_such_arm
 
 Json = dict[str, Any]
 
@@ -124,8 +125,8 @@ def tune_k(loaded: LoadedScenario, wish: Wish, work: Work | None) -> Tuned:
 def _case(loaded: LoadedScenario, wish: Wish) -> Tunable:
     scenario = loaded.scenario
     arms = [name for name, arm in scenario.arms.items() if arm.speculates]
-    if wish.arm is not None and wish.arm not in scenario.arms:
-        raise ScenarioError(f"no such arm: {wish.arm}; there are {', '.join(scenario.arms)}")
+    if wish.arm is not None and (unknown := no_such_arm([wish.arm], scenario.arms)):
+        raise ScenarioError("\n".join(unknown))
     if not arms or (wish.arm is not None and wish.arm not in arms):
         found = "no arm speculates" if wish.arm is None else f"{wish.arm} does not speculate"
         raise ScenarioError(f"{found}; K belongs to an arm that does")

@@ -157,7 +157,7 @@ def sweep_axis(summary: pd.DataFrame, break_even: Mapping[str, Any], *, in_step:
 
 
 def order_cells(summary: pd.DataFrame, listed: Sequence[Mapping[str, Any]], axis: Axis | None) -> tuple[Cell, ...]:
-    """Finished cells of the summary and failed ones of the manifest, along the axis."""
+    """Finished cells of the summary and failed ones of the manifest, along the axis, curves in the sweep's order."""
     first = summary.drop_duplicates("cell_id").to_dict("records")
     reasons = {str(entry.get("cell_id")): _failures(entry) for entry in listed}
     done = {
@@ -168,7 +168,9 @@ def order_cells(summary: pd.DataFrame, listed: Sequence[Mapping[str, Any]], axis
     cells = [*done.values(), *(cell for cell in lost if cell)]
     if axis is None or not axis.numeric:
         return tuple(cells)
-    return tuple(sorted((c for c in cells if isinstance(c.x, int | float)), key=lambda cell: (cell.others, cell.x)))
+    curves = {others: 0 if axis.in_step else rank for rank, others in enumerate(dict.fromkeys(c.others for c in cells))}
+    drawn = (cell for cell in cells if isinstance(cell.x, int | float))
+    return tuple(sorted(drawn, key=lambda cell: (curves[cell.others], cell.x)))
 
 
 def _failures(entry: Mapping[str, Any]) -> str:

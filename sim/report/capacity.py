@@ -40,10 +40,10 @@ def _table(document: Json) -> Iterator[list[str]]:
     percent_sure = f"{100 * document['confidence']:g} %"
     yield [
         "arm",
-        "highest load",
+        "highest",
         percent_sure,
         "stopped by",
-        "tok/s per GPU",
+        "tok/s/GPU",
         "$/M output",
         "J/token (crude)",
         "against",
@@ -53,7 +53,7 @@ def _table(document: Json) -> Iterator[list[str]]:
         yield [
             clean(arm),
             _capacity(found),
-            f"{number(value['ci_low'])} to {number(value['ci_high'])}" if value and value["ci_low"] else "-",
+            f"{number(value['ci_low'])}-{number(value['ci_high'])}" if value and value["ci_low"] else "-",
             _LIMITS[found["limited_by"]],
             number(at.get("output_tok_s_gpu")),
             _dollars(at.get("usd_per_mtok_output")),
@@ -78,13 +78,14 @@ def _dollars(value: float | None) -> str:
 def _joules(found: Json | None) -> str:
     if found is None:
         return "-"
-    return f"{found['joules_per_token']:.2g} ({found['low']:.2g} to {found['high']:.2g})"
+    return f"{found['joules_per_token']:.2g} ({found['low']:.2g}-{found['high']:.2g})"
 
 
 def _against(found: Json | None) -> str:
     if found is None:
         return ""
-    return f"{found['value']:.2f}x [{found['ci_low']:.2f}, {found['ci_high']:.2f}] {found['verdict']}"
+    mark = {"better": "+", "worse": "-"}.get(found["verdict"], "~")
+    return f"{found['value']:.2f}x ({found['ci_low']:.2f}-{found['ci_high']:.2f}) {mark}"
 
 
 def _remarks(arm: str, found: Json, document: Json) -> Iterator[str]:

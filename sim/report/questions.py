@@ -55,7 +55,7 @@ def _section(axis: str, results: Results) -> Iterator[str]:
     values = [cell.x for cell in results.slices[0].cells]
     yield f"  tested: {results.axis.span(values[0], values[-1], 'to')}, {len(values)} points x {replicates} replicates"
     for part in results.slices:
-        yield from ("  " + line for line in break_even_lines(results, results.axis, part))
+        yield from break_even_lines(results, results.axis, part, "  ")
         if axis == "request_rate":
             yield from _batches(results, part)
 

@@ -148,14 +148,14 @@ def _point(results: Results, cell: Cell, paint: _Paint) -> Iterator[str]:
         yield "Speed-up above 1 is better for rates and times alike."
 
 
-def break_even_lines(results: Results, axis: Axis, part: Slice) -> Iterator[str]:
+def break_even_lines(results: Results, axis: Axis, part: Slice, margin: str = "") -> Iterator[str]:
     """What every arm does by every objective along the axis: a heading per objective, a clause per arm."""
     for objective in be.objectives(results):
-        yield f"Break-even, {metric_name(objective)}"
+        yield f"{margin}Break-even, {metric_name(objective)}"
         for arm in results.challengers:
             found = be.entry(results, arm, objective, part)
             if found is not None:
-                yield from wrapped(_ascii(_clause(results, axis, part, arm, objective, found)), "  ")
+                yield from wrapped(_ascii(_clause(results, axis, part, arm, objective, found)), f"{margin}  ")
 
 
 def _clause(results: Results, axis: Axis, part: Slice, arm: str, objective: str, found: be.Found) -> str:
@@ -224,8 +224,9 @@ def closed_form_text(documents: Mapping[str, Mapping[str, Any]]) -> str:
             f"{'stops' if turn['direction'] == 'gain_to_loss' else 'starts'} paying at batch {turn['value']:.0f}"
             for turn in curve["crossings"]
         ]
-        pays = "pays" if curve["status"] == "always" else "never pays"
-        text = ", ".join(turns) or f"{pays} up to batch {curve['batch'][-1]}"
+        pays = "pays at every batch" if curve["status"] == "always" else "never pays"
+        full = ", where the KV pool is full" if curve.get("capacity_reached_first") else ""
+        text = ", ".join(turns) or f"{pays} up to {curve['batch'][-1]}{full}"
         parts.append(f"{clean(arm)} {curve['speedup'][0]:.2f}x at batch 1, {text}")
     return "; ".join(parts)
 

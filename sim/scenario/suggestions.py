@@ -1,7 +1,7 @@
 """Nearest spellings: `did you mean max_num_seqs?`."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 
 def did_you_mean(found: object, allowed: Iterable[str]) -> str:
@@ -9,6 +9,15 @@ def did_you_mean(found: object, allowed: Iterable[str]) -> str:
     words = {word.lower().replace("-", "_"): word for word in allowed}
     near = difflib.get_close_matches(str(found)[:80].lower().replace("-", "_"), list(words), n=1, cutoff=0.6)
     return f"; did you mean {words[near[0]]}?" if near else ""
+
+
+def no_such_arm(asked: Iterable[str], arms: Collection[str]) -> list[str]:
+    """`no such arm: X; there are A, B; did you mean A?` for every name asked for that is not among the arms."""
+    return [
+        f"no such arm: {name}; there are {', '.join(arms) or 'none'}{did_you_mean(name, arms)}"
+        for name in asked
+        if name not in arms
+    ]
 
 
 def one_of(allowed: Iterable[str], limit: int = 24) -> str:

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from sim.cli import run_command
+from sim.experiment.questions import equal_batch
+from sim.scenario.load import load_scenario
 
 
 @pytest.fixture
@@ -61,7 +63,7 @@ def test_json_is_one_document(scenario: str, capsys: pytest.CaptureFixture[str])
         (["--objective", "mean_tpot"], "Invalid value for '--objective'"),
         (["--objective", "usd_per_mtok_output", "--over", "concurrency"], "cost_per_gpu_hour_usd"),
         (["--objective", "request_goodput", "--over", "concurrency"], "slo"),
-        (["--arms", "k9"], "no such arm: k9"),
+        (["--arms", "kk3"], "no such arm: kk3; there are plain, k3, k5; did you mean k3?"),
     ],
 )
 def test_mistakes_end_with_exit_code_2(
@@ -95,3 +97,10 @@ def test_a_baseline_alone_is_refused(scenario: str, capsys: pytest.CaptureFixtur
     assert run_command(["breakeven", scenario, "--arms", "plain"]) == 2
     assert "nothing to compare with plain" in capsys.readouterr().err
     assert not Path("results").exists()
+
+
+def test_the_closed_form_meets_the_context_that_explain_states(capsys: pytest.CaptureFixture[str]) -> None:
+    loaded = load_scenario("quickstart")  # prompts and outputs that go together: no product of means
+    assert run_command(["explain", "quickstart", "--batch", "1", "--json"]) == 0
+    stated = json.loads(capsys.readouterr().out)["demand"]["decode_context_tokens"]
+    assert {curve["context_tokens"] for curve in equal_batch(loaded).values()} == {stated}

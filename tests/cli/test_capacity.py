@@ -49,6 +49,12 @@ def test_the_answer_is_one_document_or_a_table(
     assert "TTFT 40.0 ms for 90 % of the requests (requests/s)" in text
     assert "Replicas for 120 requests/s, simulated behind a least_outstanding router" in text
     assert "closed replaced by poisson" in text
+    document["arms"]["eagle3-k3"] = document["arms"]["plain"] | {
+        "ratio": {"value": 1.18, "ci_low": 1.17, "ci_high": 1.19, "verdict": "better"}
+    }
+    table = capacity_text(document).splitlines()
+    assert any(line.endswith("1.18x (1.17-1.19) +") for line in table)
+    assert max(map(len, table)) <= 100
 
 
 def test_every_mistake_is_told_at_once(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:

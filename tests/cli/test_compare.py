@@ -74,3 +74,10 @@ def test_every_mistake_is_named_at_once(folders: list[str], capsys: pytest.Captu
     assert run_command(["compare", folders[0]]) == 2
     assert run_command(["compare", folders[0], "nowhere"]) == 2
     assert run_command(["compare", *folders[:2], "--arms", "k9"]) == 2
+
+
+def test_every_folder_that_cannot_be_read_is_named(folders: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["compare", "no/a", folders[0], "no/b"]) == 2
+    told = capsys.readouterr().err
+    assert "no/a/manifest.json: cannot be read" in told
+    assert "no/b/manifest.json: cannot be read" in told

@@ -37,10 +37,12 @@ def test_one_json_document(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_wrong_options_are_all_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--over", "luck,request_rate", "--range", "acceptance", "--range", "draft_time=2:3", "--search", "4:1"]
+    options = ["--range", "acceptance", "--range", "draft_time=2:3", "--search", "4:1"]
+    options += ["--over", "acceptnce,luck,request_rate"]
     assert run_command(["sensitivity", "s.yaml", *options, "--arm", "plain"]) == 2
     told = capsys.readouterr().err
     for part in (
+        "no such input: 'acceptnce'; did you mean acceptance?",
         "no such input: 'luck'",
         "request_rate: this scenario has no workload.arrivals.request_rate",
         "--range: found 'acceptance'",

@@ -8,6 +8,7 @@ import pytest
 
 from sim.cli import run_command
 from sim.experiment.results import load
+from sim.experiment.store import RunFolder, while_unfinished
 
 LOADS, SEQS = "workload.arrivals.max_concurrency", "engine.max_num_seqs"
 
@@ -116,3 +117,26 @@ def test_a_sweep_leaves_an_ordinary_results_folder(scenario: str, capsys: pytest
     assert capsys.readouterr().out.splitlines()[0] == f"Wrote {run_dir}"
     assert run_command(["clean", "out"]) == 0
     assert run_dir.is_dir()
+
+
+def test_a_field_varied_twice_is_refused(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["sweep", scenario, "--dry-run", "--vary", f"{LOADS}=1", "--vary", f"{LOADS}=4"]) == 2
+    assert f"given twice: {LOADS}" in capsys.readouterr().err
+
+
+def test_a_hidden_folder_is_found_by_the_name_it_will_have(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["sweep", scenario, "--jobs", "1", "-q"]) == 0
+    shown = Path(capsys.readouterr().out.splitlines()[0].removeprefix("Wrote "))
+    before = (shown / "summary.csv").read_bytes()
+    shown.rename(while_unfinished(shown))  # as a killed process leaves it
+    assert run_command(["sweep", str(shown), "--resume", "--jobs", "1", "-q"]) == 0
+    assert (shown / "summary.csv").read_bytes() == before
+    other = RunFolder.reopen(shown)
+    assert run_command(["sweep", str(shown), "--resume", "--jobs", "1", "-q"]) == 2
+    assert "another process works on it (pid" in capsys.readouterr().err
+    other.publish()
+
+
+def test_merging_what_is_not_there_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["merge", "nowhere"]) == 2
+    assert "nowhere: no such folder" in capsys.readouterr().err

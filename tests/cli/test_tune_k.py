@@ -78,6 +78,8 @@ def test_wrong_options_are_all_told_at_once(capsys: pytest.CaptureFixture[str]) 
     told = capsys.readouterr().err
     for part in ("--k: K = 0 alone", "--tie: 'lots'", "--concurrency: '0'", "--target-version: ", "before 0.25"):
         assert part in told
+    assert run_command(["tune-k", "s.yaml", "--k", "8:0"]) == 2
+    assert "K = 0 alone" not in capsys.readouterr().err
     assert run_command(["tune-k", "s.yaml", "--emit", "json", "--target-version", "0.33"]) == 2
     assert "no effect with --emit json" in capsys.readouterr().err
     assert run_command(["tune-k", "s.yaml", "--no-simulation", "--jobs", "2", "--replicates", "3"]) == 2

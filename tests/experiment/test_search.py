@@ -22,7 +22,7 @@ from sim.experiment.plan import Plan
 from sim.experiment.questions import Search, all_questions, search
 from sim.experiment.results import load
 from sim.experiment.rounds import HowToRun, Work
-from sim.experiment.run import run
+from sim.experiment.run import Interrupted, find_unfinished, run
 from sim.experiment.search import refine
 from sim.metrics.statistics import mean_interval
 from sim.scenario.cells import Cell
@@ -372,3 +372,23 @@ def test_a_killed_search_goes_on_to_the_same_bytes(small: Load, tmp_path: Path, 
     resumed = run(loaded, tmp_path / "killed", how=how(resume=partial_folder), progress=lambda *_: made.append(1))
     assert digests(resumed) == digests(whole)
     assert len(made) == len(list((whole / "cells").glob("*/*/r*")))
+
+
+def test_a_search_interrupted_among_added_points_is_taken_up_by_its_question(small: Load, tmp_path: Path) -> None:
+    """Ctrl-C publishes the folder with the points added so far, which the question as asked does not have."""
+    cost = {"kind": "linear", "base_ms": 5, "per_token_us": 400, "draft": {"base_ms": 0.25}}
+    sweep = {"replicates": 2, "vary": {AXIS: [1, 3, 10, 32]}, "breakeven": {"max_replicates": 3}}
+    loaded = small(cost_model=cost, sweep=sweep)
+    how = partial(HowToRun, partial(local_executor, 1), refine)
+    whole = run(loaded, tmp_path / "whole", how=how())
+
+    def stop(done: int, total: int, label: str) -> None:
+        if done == 34:
+            raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted):
+        run(loaded, tmp_path / "stopped", how=how(), progress=stop)
+    found = find_unfinished(loaded, tmp_path / "stopped")
+    assert found is not None
+    assert len(load(found).manifest["cells"]) > 4
+    assert digests(run(loaded, tmp_path / "stopped", how=how(resume=found))) == digests(whole)

@@ -152,11 +152,11 @@ def test_another_scenario_or_version_is_not_resumed(
     assert begun(partial)[0].scenario == loaded.scenario
     with pytest.raises(ResultsError, match="another scenario, seed"):
         run(load_scenario(str(grid), ["seed=1"]), tmp_path, jobs=1, how=HowToRun(resume=partial))
+    assert load(partial).manifest["status"] == "interrupted", "what is refused stays where it was"
     monkeypatch.setattr("sim.experiment.run.code_digest", lambda: "other")
-    (hidden,) = (tmp_path / "grid").iterdir()
     with pytest.raises(ResultsError, match="--allow-mixed"):
-        run(loaded, tmp_path, jobs=1, how=HowToRun(resume=hidden))
-    assert run(loaded, tmp_path, jobs=1, how=HowToRun(resume=hidden, allow_mixed=True)).is_dir()
+        run(loaded, tmp_path, jobs=1, how=HowToRun(resume=partial))
+    assert run(loaded, tmp_path, jobs=1, how=HowToRun(resume=partial, allow_mixed=True)).is_dir()
 
 
 def test_merged_shards_are_the_whole_sweep(grid: Path, uninterrupted: Path, tmp_path: Path) -> None:

@@ -5,9 +5,10 @@ from pathlib import Path
 import pandas as pd
 
 from sim.experiment.run import run
+from sim.report.axis import Axis, order_cells
 from sim.report.dashboard import page_html
 from sim.report.reader import load_results
-from sim.report.terminal import summary_text
+from sim.report.terminal import break_even_lines, closed_form_text, summary_text
 from sim.scenario.load import load_scenario
 
 Make = Callable[..., Path]
@@ -97,13 +98,37 @@ def test_fields_varied_in_step_are_one_curve(tmp_path: Path) -> None:
         "workload:\n  arrivals: {kind: closed, max_concurrency: 1}\n  prompt_tokens: {kind: fixed, value: 8}\n"
         "  output_tokens: {kind: fixed, value: 40}\n  num_requests: 24\n"
         "sweep:\n  combine: zip\n  replicates: 2\n"
-        "  vary: {workload.arrivals.max_concurrency: [1, 2], arms.k3.acceptance.rate: [0.5, 0.7]}\n"
+        "  vary: {workload.arrivals.max_concurrency: [1, 2, 4], workload.num_requests: [8, 40, 160]}\n"
     )
     run_dir = run(load_scenario(str(source)), tmp_path / "out", jobs=1)
     text = summary_text(run_dir)
     page = page_html(load_results(run_dir))
-    assert "Concurrency (requests in flight), rate in step" in page
-    assert "concurrency 2<br>rate = 0.7" in page.replace("\\u003c", "<").replace("\\u003e", ">")
-    assert "in step with the loads below: rate = 0.5; rate = 0.7" in text
+    assert "Concurrency (requests in flight), num_requests in step" in page
+    assert "concurrency 2<br>num_requests = 40" in page.replace("\\u003c", "<").replace("\\u003e", ">")
+    assert "in step with the loads below: num_requests = 8; num_requests = 40; num_requests = 160" in " ".join(
+        text.split()
+    )
     assert text.count("Break-even, output throughput") == 1
-    assert len(re.findall(r"^[12] +\d", text, re.MULTILINE)) == 2
+    assert re.findall(r"^([124]) +\d", text, re.MULTILINE) == ["1", "2", "4"]  # as "160" < "40" would not have it
+
+
+def test_indented_answers_stay_within_the_screen(sweep_dir: Path) -> None:
+    results = load_results(sweep_dir)
+    assert results.axis
+    for margin in ("", "  ", " " * 12):
+        lines = list(break_even_lines(results, results.axis, results.slices[0], margin))
+        assert max(map(len, lines)) <= 100
+        assert all(line.startswith(margin) for line in lines)
+
+
+def test_curves_of_a_grid_stand_in_the_order_of_the_sweep() -> None:
+    points = [{"cell_id": f"{x}-{k}", "vary.n": x, "vary.k": k} for x in (1, 2) for k in (2, 10)]
+    cells = order_cells(pd.DataFrame(points), [], Axis("n", True))
+    assert [cell.cell_id for cell in cells] == ["1-2", "2-2", "1-10", "2-10"]
+
+
+def test_the_closed_form_says_whether_memory_ends_it() -> None:
+    curve = {"batch": [1, 2, 3], "speedup": [1.5, 1.4, 1.3], "crossings": [], "status": "always"}
+    full, free = (closed_form_text({"k3": curve | {"capacity_reached_first": known}}) for known in (True, False))
+    assert full == "k3 1.50x at batch 1, pays at every batch up to 3, where the KV pool is full"
+    assert free == "k3 1.50x at batch 1, pays at every batch up to 3"
