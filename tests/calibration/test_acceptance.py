@@ -22,6 +22,7 @@ from sim.cli.fit_acceptance import fit_acceptance
 from sim.cli.validate import acceptance
 from sim.errors import CalibrationError
 from sim.rng import Streams
+from sim.validation.folder import NothingToScoreError
 from sim.workload.requests import RequestTable
 
 TRUTH = Regime(profile="sharegpt")
@@ -124,5 +125,5 @@ def test_validate_acceptance_scores_a_folder_it_has_never_seen(folder, tmp_path)
     text = out.read_text()
     for what in ("i.i.d., level at K=3", "regime gsm8k, level at K=3", "the other half itself", "sampling error, %"):
         assert what in text
-    with pytest.raises(CalibrationError, match="no recorded sequences"):
+    with pytest.raises(NothingToScoreError, match="nothing for the suite acceptance: it needs"):
         CliRunner().invoke(acceptance, ["--data", str(tmp_path)], catch_exceptions=False)
