@@ -34,7 +34,7 @@ _WIDEST = 72.0
 _IN_A_CORNER = 4
 _ERRORS = (
     "Mean absolute error, %. Bars: this simulator, green where the target is met; upright line: the target. "
-    "Ring: naive model. Cross: another simulator."
+    "Ring: naive model (triangle: beyond the edge). Cross: another simulator."
 )
 
 
@@ -77,7 +77,8 @@ def _headline(axes: "Axes", place: float, one: Headline) -> None:
     if one.target is not None:
         axes.plot([one.target, one.target], [place - 0.42, place + 0.42], color=INK, linewidth=1.3)
     if one.naive is not None:
-        axes.plot(min(one.naive, _WIDEST), place, "o", markersize=5, markerfacecolor="white", markeredgecolor=MUTED,
+        marker = ">" if one.naive > _WIDEST else "o"
+        axes.plot(min(one.naive, _WIDEST), place, marker, markersize=5, markerfacecolor="white", markeredgecolor=MUTED,
                   clip_on=False)  # fmt: skip
     if one.peer is not None:
         axes.plot(one.peer, place, "x", markersize=5.5, color=SERIES[3], markeredgewidth=1.6)
