@@ -85,7 +85,7 @@ def validate(
 def physics(data: Path, out: Path | None) -> None:
     """Kernel, step and server times: the shipped profiles, refits with shapes left out, and the naive roofline.
 
-    Prints the report, or with --out the targets only. Takes about two minutes on the public tables.
+    Prints the report, or with --out the targets only. Takes about half a minute on the public tables.
     """
     _alone(_physics, data, out)
 

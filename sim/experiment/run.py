@@ -74,26 +74,11 @@ def run(
         Interrupted: the user interrupted.
     """
     how = how or HowToRun(partial(local_executor, jobs))
-    started, clock = datetime.now(UTC), time.perf_counter()
     scenario = narrowed(loaded.scenario, arms, replicates)
     preflight(scenario, loaded.base_dir)
     folder = _open(Path(out_dir), scenario, how)
     try:
-        plan = make_plan(scenario, loaded.base_dir, folder, how.shard)
-        header = _header(plan, loaded)
-        known: dict[str, Outcome] = {}
-        if how.resume:
-            header, known = _taken_up(folder, header, how)
-        _begin(folder, plan, loaded, header, fresh=not how.resume)
-        plan, done, interrupted = run_rounds(folder, plan, known, how, progress)
-        finished = Finished(plan, done, tuple(header["notes"]))
-        if not any(outcome.row for outcome in done.values()):
-            raise _nothing(done)
-        write_results(folder, finished)
-        folder.write("scenario.resolved.yaml", dump_scenario(plan.scenario).encode())
-        last = _header(plan, loaded) | {"begun": header["begun"]}
-        write_journal(folder.inside(JOURNAL), [last, *_records(folder, plan, done)])
-        folder.write("timing.json", json_bytes(_timing(started, time.perf_counter() - clock, plan.tasks, done)))
+        interrupted = _fill(folder, loaded, scenario, how, progress)
     except BaseException:
         folder.leave()
         raise
@@ -101,6 +86,29 @@ def run(
     if interrupted:
         raise Interrupted(run_dir)
     return run_dir
+
+
+def _fill(
+    folder: RunFolder, loaded: LoadedScenario, scenario: Scenario, how: HowToRun, progress: Progress | None
+) -> bool:
+    """Run what is not known yet and write every file of the folder; returns whether the user interrupted."""
+    started, clock = datetime.now(UTC), time.perf_counter()
+    plan = make_plan(scenario, loaded.base_dir, folder, how.shard)
+    header = _header(plan, loaded)
+    known: dict[str, Outcome] = {}
+    if how.resume:
+        header, known = _taken_up(folder, header, how)
+    _begin(folder, plan, loaded, header, fresh=not how.resume)
+    plan, done, interrupted = run_rounds(folder, plan, known, how, progress)
+    finished = Finished(plan, done, tuple(header["notes"]))
+    if not any(outcome.row for outcome in done.values()):
+        raise _nothing(done)
+    write_results(folder, finished)
+    folder.write("scenario.resolved.yaml", dump_scenario(plan.scenario).encode())
+    last = _header(plan, loaded) | {"begun": header["begun"]}
+    write_journal(folder.inside(JOURNAL), [last, *_records(folder, plan, done)])
+    folder.write("timing.json", json_bytes(_timing(started, time.perf_counter() - clock, plan.tasks, done)))
+    return interrupted
 
 
 def find_unfinished(loaded: LoadedScenario, out_dir: str | Path, shard: Shard = WHOLE) -> Path | None:
